@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ssdsim import InputError, compare, configure, export, recommend
+from ssdsim import compare, configure, export, recommend
 from ssdsim.advise.export.export import _ENGINES
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.question.engines import Engine
@@ -70,13 +70,13 @@ def test_devices_that_an_engine_has_not_stand_apart() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"strategies": "ssd"}, "vLLM has no SSD; it has AR and SD"),
-        ({"subject": "ssd"}, "--subject ssd: vLLM has no SSD; of --strategies it has AR and SD"),
-        ({"strategies": "sd", "drafter": "self", "target": "llama-3.1-8b"}, "vLLM has no SD with sparse self-draft"),
+        ({"strategies": "ssd"}, "SSD"),
+        ({"subject": "ssd"}, "--subject ssd"),
+        ({"strategies": "sd", "drafter": "self", "target": "llama-3.1-8b"}, "sparse self-draft"),
     ],
 )
 def test_asking_an_engine_for_what_it_has_not_is_refused(options: dict[str, str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         recommend(gpus=5, engine="vllm", **options)
 
 

@@ -18,7 +18,6 @@ from ssdsim.advise.recommend.recommendation import Recommendation
 from ssdsim.advise.recommend.request import make_request
 from ssdsim.advise.recommend.search import Search, splits
 from ssdsim.answers.grid import evaluate
-from ssdsim.base.errors import InputError
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.configuration import configure
 from tests.refusals import refused
@@ -406,13 +405,13 @@ def searched(request: Any) -> list[tuple[Shape, int]]:
 @pytest.mark.parametrize(
     ("given_options", "message"),
     [
-        ({"ep": 2}, r"--ep 2 cannot be used with --gpus 8; allowed: 1$"),
-        ({**MIXTURE, "ep": 3}, r"--ep 3 cannot be used with --gpus 8; allowed: 1, 2, 4, 8$"),
-        ({**MIXTURE, "tp": 4, "ep": 8}, r"ep 8 must divide tp 4 and the 256 experts of deepseek-r1; allowed: 1, 2, 4$"),
+        ({"ep": 2}, "--ep 2"),
+        ({**MIXTURE, "ep": 3}, "--ep 3"),
+        ({**MIXTURE, "tp": 4, "ep": 8}, "ep 8"),
     ],
 )
 def test_groups_of_experts_that_cannot_be_are_refused(given_options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         a_request(**given_options)
 
 

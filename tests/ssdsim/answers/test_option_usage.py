@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from ssdsim import predict, sweep
-from ssdsim.base.errors import InputError
 from tests.refusals import refused
 from tests.ssdsim.cli.in_process import asked
 
@@ -17,24 +16,24 @@ UNIT_FREE: dict[str, Any] = {"t_sd": 0.2}
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"strategies": "ar", "k": 5}, "--k has no effect with --strategies ar: only SD, SSD, PEARL,.* read it"),
-        ({"strategies": "ar", "alpha": 0.8}, "--alpha has no effect with --strategies ar: only SD, SSD, .* read it"),
+        ({"strategies": "ar", "k": 5}, "--k"),
+        ({"strategies": "ar", "alpha": 0.8}, "--alpha"),
         (
             {"strategies": "ar,sd", "f": 3},
-            "--f has no effect with --strategies ar,sd: only SSD, Tree SSD, SSD by enumeration read",
+            "--f",
         ),
-        ({"strategies": "ssd", "sd_k": 3}, "--sd-k has no effect with --strategies ssd: only SD reads it"),
+        ({"strategies": "ssd", "sd_k": 3}, "--sd-k"),
         (
             {"strategies": "ar,pearl", "budget": 8},
-            "--budget has no effect with .* ar,pearl: only SSD, Tree SSD, SSD by enumeration read",
+            "--budget",
         ),
-        ({"strategies": "ar,sd", "t_b": 0.1}, "--t-b has no effect with .* ar,sd: only SSD, Tree SSD read"),
+        ({"strategies": "ar,sd", "t_b": 0.1}, "--t-b"),
     ],
 )
 def test_what_no_strategy_reads_is_refused_by_predict_and_sweep(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         predict(**UNIT_FREE, **given)
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         sweep(**UNIT_FREE, **given, b=[1, 2])
 
 

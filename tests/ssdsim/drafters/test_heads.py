@@ -323,15 +323,15 @@ def test_a_checkpoint_of_eagle_3_says_its_shape(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"drafter": "eagle", "draft": "eagle3-llama-3.1-8b"}, "is of the kind eagle3: give --drafter eagle3"),
-        ({"drafter": "eagle3", "draft": "eagle3-qwen3-8b"}, "was made for qwen3-8b, not for llama-3.1-8b"),
-        ({"drafter": "eagle3", "draft_set": "GSM8k"}, "has no such set; it has MT-Bench"),
-        ({"drafter": "eagle3", "draft": "egale3"}, "unknown transformer 'egale3'"),
-        ({"drafter": "eagle3", "draft": "llama-3.2-1b"}, "is a model of 16 layers, no head"),
+        ({"drafter": "eagle", "draft": "eagle3-llama-3.1-8b"}, "--drafter eagle3"),
+        ({"drafter": "eagle3", "draft": "eagle3-qwen3-8b"}, "qwen3-8b"),
+        ({"drafter": "eagle3", "draft_set": "GSM8k"}, "MT-Bench"),
+        ({"drafter": "eagle3", "draft": "egale3"}, "egale3"),
+        ({"drafter": "eagle3", "draft": "llama-3.2-1b"}, "16 layers"),
     ],
 )
 def test_what_is_no_draft_is_refused(options: dict[str, str], message: str) -> None:
-    with pytest.raises(ssdsim.InputError, match=message):
+    with refused(message):
         configure(**EIGHT_B, **options)
 
 

@@ -19,6 +19,7 @@ from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.tokens.acceptance import accepted_length_pmf, expected_tokens_of_pmf
 from tests.calibration.executor.run import ROUNDS, executing, run, small, spans
+from tests.refusals import refused
 from tests.ssdsim.strategies.checks import deviation, deviations_are_chance
 
 PAIR: dict[str, Any] = {"target": "llama-3.1-70b", "draft": "llama-3.1-8b", "k": 6, "alpha": 0.8}
@@ -170,16 +171,16 @@ def test_where_a_draft_works_beside_the_target_drawn_rounds_are_longer_than_the_
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"staged_by": "ngram"}, "--staged-by needs --staged-alpha"),
-        ({"staged_by": "ngram+llama-3.2-1b", "staged_alpha": [0.5, 0.5]}, "named last"),
-        ({"staged_by": "ngram", "staged_alpha": [0.5, 0.5]}, "2 values for the 1 stages"),
-        ({"staged_by": "a+b+c", "staged_alpha": [0.5]}, "at most 2 stages"),
-        ({"staged_by": "llama-2-7b", "staged_alpha": [0.5]}, "one vocabulary"),
+        ({"staged_by": "ngram"}, "--staged-alpha"),
+        ({"staged_by": "ngram+llama-3.2-1b", "staged_alpha": [0.5, 0.5]}, "--staged-by"),
+        ({"staged_by": "ngram", "staged_alpha": [0.5, 0.5]}, "--staged-alpha"),
+        ({"staged_by": "a+b+c", "staged_alpha": [0.5]}, "--staged-by"),
+        ({"staged_by": "llama-2-7b", "staged_alpha": [0.5]}, "--staged-by"),
         ({"staged_alpha": [0.5]}, "--staged-alpha"),
     ],
 )
 def test_stages_that_nobody_could_run_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         scenario(**options)
 
 

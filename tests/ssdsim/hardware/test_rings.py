@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.links import rings
 from ssdsim.hardware.profile import HardwareProfile
@@ -124,11 +123,9 @@ def test_a_placement_keeps_what_it_has_priced() -> None:
     assert seconds(node, "all_reduce", 2) < seconds(node.placed([0, 5]), "all_reduce", 2)
 
 
-@pytest.mark.parametrize(
-    ("order", "said"), [([0, 8], "device 8 is not there; .* has 0-7"), ([1, 0, 1], "device 1 is named twice")]
-)
+@pytest.mark.parametrize(("order", "said"), [([0, 8], "device 8"), ([1, 0, 1], "device 1")])
 def test_a_placement_that_cannot_be_is_refused(order: list[int], said: str) -> None:
-    with pytest.raises(InputError, match=f"--placement: {said}"):
+    with refused("--placement", said):
         v100().placed(order)
 
 

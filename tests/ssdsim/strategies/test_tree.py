@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from ssdsim import recommend
 from ssdsim.answers.simulation.simulate import simulate
-from ssdsim.base.errors import InputError
 from ssdsim.pricing.step import Pass
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
+from tests.refusals import refused
 from tests.ssdsim.tokens.test_trees import A, E, S
 
 
@@ -138,17 +138,17 @@ def test_eagle_2_runs_its_beam_in_each_pass_and_wins_where_rounds_differ() -> No
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"tree_ranks": [0.7, 0.6]}, "--tree-ranks must sum to at most 1"),
-        ({"tree_children": [2, 2], "tree_nodes": 3}, "--tree-nodes has no effect with --tree-children"),
-        ({"tree_children": [32] * 60}, "--tree-children must make at most 4096 nodes"),
-        ({"tree_children": [3], "tree_ranks": [0.7, 0.1]}, "--tree-children must be at most 2, the ranks that are"),
-        ({"tree_depth": 9, "alpha": [0.8, 0.7]}, "2 rates by position, but the lookahead is 9"),
-        ({"tree_ranks": [0.6], "alpha_concentration": 3.0}, "--tree-ranks are those of all requests"),
-        ({"drafter": "ngrams"}, "unknown drafter"),
+        ({"tree_ranks": [0.7, 0.6]}, "--tree-ranks"),
+        ({"tree_children": [2, 2], "tree_nodes": 3}, "--tree-nodes"),
+        ({"tree_children": [32] * 60}, "--tree-children"),
+        ({"tree_children": [3], "tree_ranks": [0.7, 0.1]}, "--tree-children"),
+        ({"tree_depth": 9, "alpha": [0.8, 0.7]}, "--alpha"),
+        ({"tree_ranks": [0.6], "alpha_concentration": 3.0}, "--tree-ranks"),
+        ({"drafter": "ngrams"}, "ngrams"),
     ],
 )
 def test_what_means_nothing_is_refused_in_one_line(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError, match=says):
+    with refused(says):
         tree(**options)
 
 

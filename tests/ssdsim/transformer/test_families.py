@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
@@ -267,13 +266,13 @@ def test_devices_share_experts_and_heads_evenly(tmp_path: Path) -> None:
     ("changes", "why"),
     [
         ({"num_experts_per_tok": 200}, "per_token"),
-        ({"moe_intermediate_size": "wide"}, "moe_intermediate_size must be a whole number"),
-        ({"mlp_only_layers": ["first"]}, "mlp_only_layers must be a list of layers' numbers"),
-        ({"num_experts": None}, "lacks the key 'num_experts'"),
+        ({"moe_intermediate_size": "wide"}, "moe_intermediate_size"),
+        ({"mlp_only_layers": ["first"]}, "mlp_only_layers"),
+        ({"num_experts": None}, "num_experts"),
     ],
 )
 def test_a_wrong_value_is_named(changes: dict[str, Any], why: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=why):
+    with refused(why):
         read(QWEN3_30B | changes, tmp_path)
     with refused("layer_types", "36"):
         read(GPT_OSS | {"layer_types": ["full_attention"]}, tmp_path)
