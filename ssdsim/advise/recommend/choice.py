@@ -24,7 +24,7 @@ from ssdsim.question.standing import ACCEPTANCE, HITS
 from ssdsim.question.token_errors import ENDS, LOOKS, looks
 
 WORTH_DRAWING = 0.7  # of the best at the values: what is slower there is the best in hardly a draw
-_OF_ITS_OWN = 0.85  # of its strategy's best: other settings of it are
+_OF_ITS_OWN = 0.85  # of its strategy's best, where each draw of it takes long
 _TO_BE_NAMED = 0.97  # of its strategy's best, where that is too slow to be the best of all
 _ROWS_AT_ONCE = 256
 _RARELY = 0.05  # of the draws in which another strategy is the best: its bounds may miss these
@@ -192,8 +192,12 @@ def _worth_drawing(deployments: Sequence[Deployment], rank: Rank) -> list[Deploy
     for d in deployments:
         tops[d.shape.strategy] = max(tops.get(d.shape.strategy, 0.0), score(d, rank))
     bar = WORTH_DRAWING * max(tops.values(), default=0.0)
-    bars = {name: max(bar, _OF_ITS_OWN * top) if top >= bar else _TO_BE_NAMED * top for name, top in tops.items()}
+    bars = {name: _TO_BE_NAMED * top if top < bar else max(bar, _own_bar(name) * top) for name, top in tops.items()}
     return [d for d in deployments if score(d, rank) >= bars[d.shape.strategy]]
+
+
+def _own_bar(name: str) -> float:
+    return WORTH_DRAWING if strategies.ALL.named(name).in_columns else _OF_ITS_OWN
 
 
 def _over(first: RateDraws, other: RateDraws) -> RateDraws:
