@@ -11,7 +11,7 @@ from ssdsim.advise.recommend.break_even import BreakEven, break_evens
 from ssdsim.advise.recommend.choice import Choice, DeploymentDraws, RateRange, choose
 from ssdsim.advise.recommend.deployment import INDIFFERENT, Deployment, best, pareto, score
 from ssdsim.advise.recommend.elasticity import Elasticity, elasticities
-from ssdsim.advise.recommend.request import SearchRequest, make_request
+from ssdsim.advise.recommend.request import SearchRequest, make_request, provenance
 from ssdsim.advise.recommend.search import Search
 from ssdsim.advise.recommend.words import how_sure, span
 from ssdsim.answers.decision import Decision
@@ -23,17 +23,11 @@ from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, field
-from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.hardware.profile import provenance_summary
 from ssdsim.pricing.occupancy import DoesNotFit
-from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.measured_pair import pair_of
-from ssdsim.question.options import DEFAULTS
 from ssdsim.question.place import runtime_for
 from ssdsim.question.spellings import any_spelling
 from ssdsim.question.standing import TokenInput
-from ssdsim.strategies.protocols.axes import TARGET
-from ssdsim.transformer.forward import DATA_PARALLEL
 
 if TYPE_CHECKING:
     from ssdsim.base.progress import Progress
@@ -250,7 +244,7 @@ def recommended(
         break_evens=bounds,
         swings=_swings(about) if explained else (),
         elasticities=moves,
-        provenance=_provenance(request),
+        provenance=provenance(request),
         runtime=runtime_for(request.options).summary,
         pair=pair_of(request.options),
         inputs=inputs,
@@ -371,23 +365,6 @@ def _inputs(answers: Sequence[BatchAnswer]) -> tuple[TokenInput, ...]:
     """Inputs that the tokens of the best of each strategy rest on."""
     scenarios = {name: d.scenario for answer in answers for name, d in answer.by_strategy.items()}
     return inputs_of(*scenarios.values())
-
-
-def _provenance(request: SearchRequest) -> list[dict[str, str]]:
-    """Origin of the timings, a record a profile."""
-    options = {**DEFAULTS, **request.options}
-    cards = [find_transformer(options["target"]), draft_by_options(request.options)]
-    asked = (options["dtype"], options["draft_dtype"] or options["dtype"])
-    precisions = [card.precision(dtype, options["kv_dtype"]) for card, dtype in zip(cards, asked, strict=True)]
-    dtypes = {kept for precision in precisions for kept in precision.formats}
-    profiles = {
-        p.name: p for p in (find_hardware(options[r] or options["hardware"]) for r in ("hardware", "draft_hardware"))
-    }
-    most = max(request.searched[TARGET.option] or ())
-    exchanges = options["attention"] == DATA_PARALLEL
-    rules = {card.recurrent.rule for card in cards if card.recurrent}
-    read = (any(card.experts for card in cards), any(card.window for card in cards), exchanges, rules)
-    return [{"profile": name, "summary": provenance_summary(p, dtypes, most, *read)} for name, p in profiles.items()]
 
 
 def _table(request: SearchRequest, answers: tuple[BatchAnswer, ...], said: str) -> Display:

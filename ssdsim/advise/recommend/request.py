@@ -14,8 +14,10 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import find_transformer, full_hardware_name
+from ssdsim.hardware.catalog import find_hardware, find_transformer, full_hardware_name
+from ssdsim.hardware.profile import provenance_summary
 from ssdsim.question.checked_options import checked
+from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import ALL, DEFAULTS, members, unknown, varied_by, with_ranges
 from ssdsim.question.question import effective
@@ -23,6 +25,7 @@ from ssdsim.strategies.protocols.axes import EXPERTS, PLACED, TARGET, Scope, Sea
 from ssdsim.tokens.acceptance_models import load_acceptance
 from ssdsim.tokens.accepted import is_forced
 from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.shard import check_tensor_parallel, legal_expert_parallel
 
 Rank = Literal["user", "gpu", "cost"]
@@ -76,6 +79,23 @@ def request_json(request: SearchRequest) -> dict[str, Any]:
 def engine_json(request: SearchRequest) -> dict[str, Any]:
     """The engine whose strategies are ranked, for JSON; without one all strategies are."""
     return {"called": request.engine.called, "ranked": request.ranked}
+
+
+def provenance(request: SearchRequest) -> list[dict[str, str]]:
+    """Origin of the timings, a record a profile."""
+    options = {**DEFAULTS, **request.options}
+    cards = [find_transformer(options["target"]), draft_by_options(request.options)]
+    asked = (options["dtype"], options["draft_dtype"] or options["dtype"])
+    precisions = [card.precision(dtype, options["kv_dtype"]) for card, dtype in zip(cards, asked, strict=True)]
+    dtypes = {kept for precision in precisions for kept in precision.formats}
+    profiles = {
+        p.name: p for p in (find_hardware(options[r] or options["hardware"]) for r in ("hardware", "draft_hardware"))
+    }
+    most = max(request.searched[TARGET.option] or ())
+    exchanges = options["attention"] == DATA_PARALLEL
+    rules = {card.recurrent.rule for card in cards if card.recurrent}
+    read = (any(card.experts for card in cards), any(card.window for card in cards), exchanges, rules)
+    return [{"profile": name, "summary": provenance_summary(p, dtypes, most, *read)} for name, p in profiles.items()]
 
 
 def axes_of(strategy: str) -> tuple[SearchAxis, ...]:
