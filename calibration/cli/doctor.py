@@ -17,7 +17,8 @@ from calibration.machine.drivers import SeenGpu, has_kernels, kernels_missing, s
 from ssdsim import __version__
 from ssdsim.base import extras
 from ssdsim.base.bundled import models_folder
-from ssdsim.cli.console import echo
+from ssdsim.cli.console import console, echo, print_labelled
+from ssdsim.cli.main import VERBS
 from ssdsim.cli.options import Verb, json_option
 from ssdsim.cli.output import echo_json
 from ssdsim.hardware.catalog import hardware_names, transformer_names
@@ -46,13 +47,32 @@ def command(as_json: bool) -> None:
         return
     echo(f"ssdsim {report['ssdsim']} on Python {report['python']}, {report['platform']}, {report['cores']} cores")
     cards = f"{len(transformer_names())} transformers, {len(hardware_names())} hardware profiles"
-    echo(f"cards: {cards} in {models_folder().name}/")
-    missing = [name for name in _DEPENDENCIES if _version(name) is None]
-    echo(f"missing dependencies: {', '.join(missing)}" if missing else "every dependency is installed")
-    echo("predict, models, hardware, import: ready")
-    echo(_numba_line())
+    echo(f"cards: {cards}, in {models_folder().name}/")
     echo(_gpu_line(seen))
-    echo(_torch_line(found, seen))
+    if found is not None:
+        echo(_torch_line(found, seen))
+    if missing := [name for name in _DEPENDENCIES if _version(name) is None]:
+        echo(f"missing dependencies: {', '.join(missing)}")
+    echo("")
+    out, lacking = console(), _lacking(found, seen)
+    for verb in VERBS:
+        print_labelled(out, verb.ljust(_VERB), lacking.get(verb, "ready"), "yellow" if verb in lacking else "", "bold")
+
+
+_VERB = 11
+
+
+def _lacking(found: dict[str, Any] | None, seen: Sequence[SeenGpu]) -> dict[str, str]:
+    """What verbs need that is not here, and what installs it."""
+    lacking = {} if (numba := _numba_line()) is None else {"serve": numba, "plan": numba}
+    models = "" if find_spec("transformers") else "transformers"
+    if found is None:
+        lacking |= {"calibrate": torch_missing("", seen).strip()}
+        lacking |= {"validate": f"ready for paper and rows; run {torch_missing('', seen).strip()}"}
+        models = "torch and transformers" if models else "torch"
+    elif not found["devices"]:
+        lacking |= {"calibrate": "no CUDA device here: --device cpu times these cores"}
+    return lacking | ({"measure": f"needs {models}: {extras.install('measure')}"} if models else {})
 
 
 def _version(name: str) -> str | None:
@@ -81,15 +101,14 @@ def _torch() -> dict[str, Any] | None:
     return {"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}
 
 
-def _numba_line() -> str:
+def _numba_line() -> str | None:
+    """Why long runs are not compiled; None where they are."""
     version, failure = _version("numba"), extras.failure("numba")
     if version is None:
-        return (
-            "numba is not installed; with it long runs of serve take a fraction of the time: pip install 'ssdsim[fast]'"
-        )
+        return f"ready, long runs in a fraction of the time with numba: {extras.install('fast')}"
     if failure is not None:
-        return f"numba {version} cannot be imported ({failure}): long runs of serve are not compiled"
-    return f"numba {version}: long runs of serve are compiled"
+        return f"ready, but numba {version} cannot be imported ({failure}): long runs are not compiled"
+    return None
 
 
 def _seen_json(gpu: SeenGpu) -> dict[str, object]:
@@ -104,9 +123,7 @@ def _gpu_line(seen: Sequence[SeenGpu]) -> str:
     return f"GPUs: {told}" if told else "GPUs: none (nvidia-smi tells none)"
 
 
-def _torch_line(found: dict[str, Any] | None, seen: Sequence[SeenGpu]) -> str:
-    if found is None:
-        return f"torch is not installed; {torch_missing('calibrate', seen)}"
+def _torch_line(found: dict[str, Any], seen: Sequence[SeenGpu]) -> str:
     devices = found["devices"]
     if not devices:
         told = f", though the driver has {len(seen)}: install one that is made for CUDA" if seen else ", CPU only"

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from calibration.pairs.verdict import consequences
 from ssdsim.base.errors import InputError
+from ssdsim.base.extras import install
 from ssdsim.base.plain import plain
 from ssdsim.cli.console import console, print_labelled, print_warnings
 from ssdsim.cli.options import Verb, common_options, output_option, rare_option
@@ -155,7 +156,7 @@ def _measured(
 ) -> tuple[Pair, list[LoopCheck]]:
     for name in ("torch", "transformers"):
         if find_spec(name) is None:
-            raise InputError(f"measure needs {name}: pip install 'ssdsim[measure]'")
+            raise InputError(f"measure needs {name}: {install('measure')}")
     if options["target"] is None or options["draft"] is None:
         raise InputError("give --target and --draft, or --resume FOLDER")
     from calibration.pairs.measure.run import Job

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.extras import install
 from ssdsim.base.record import Record
 
 _NAME = re.compile(r"(cpu|cuda)(?::(\d+)(?:-(\d+))?)?")
@@ -15,7 +16,6 @@ _QUERY = "index,name,compute_cap,memory.total"
 _OLDEST = (7, 5)  # compute capability of which builds for every CUDA have kernels
 OLD_WHEEL = "pip install torch --index-url https://download.pytorch.org/whl/cu126"
 """The builds for CUDA 12.6, the last that have kernels of a V100."""
-_WHEEL = "pip install 'ssdsim[torch]'"
 
 
 def named_devices(text: str) -> list[str]:
@@ -85,7 +85,8 @@ def has_kernels(architectures: Iterable[str], capability: tuple[int, int]) -> bo
 
 def wheel_for(gpus: Iterable[SeenGpu]) -> str:
     """The command that installs a torch with kernels of these GPUs."""
-    return OLD_WHEEL if any(gpu.capability is not None and gpu.capability < _OLDEST for gpu in gpus) else _WHEEL
+    old = any(gpu.capability is not None and gpu.capability < _OLDEST for gpu in gpus)
+    return OLD_WHEEL if old else install("torch")
 
 
 def torch_missing(verb: str, gpus: Sequence[SeenGpu] | None = None) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from ssdsim import __version__
 from ssdsim.answers.worker_processes import Shared, Work, run_with
 from ssdsim.base.errors import InputError
+from ssdsim.base.extras import install
 
 CONNECT_S = 10.0  # to reach a scheduler, and then for a first worker
 _LOOK_S = 15.0  # without a result, after which the cluster is asked whether it still has workers
@@ -25,7 +26,7 @@ def on_cluster(run: Callable[..., T], work: Work, address: str) -> Iterator[T]:
     try:
         from distributed import Client
     except ImportError:
-        raise InputError("--cluster needs Dask: pip install 'ssdsim[cluster]'") from None
+        raise InputError(f"--cluster needs Dask: {install('cluster')}") from None
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # a lost scheduler is said in one line below
     try:
         client = Client(address, timeout=CONNECT_S, set_as_default=False)

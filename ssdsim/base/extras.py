@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import PackageNotFoundError, distribution, requires
 
 
 @cache
@@ -22,7 +22,17 @@ def install_hint(error: ModuleNotFoundError) -> str | None:
     """Advice what to install for a module that is missing; None where no extra of ssdsim brings it."""
     package = (error.name or "").partition(".")[0]
     extra = _extra_of(package)
-    return extra and f"this needs {package}, which is not installed: pip install 'ssdsim[{extra}]'"
+    return extra and f"this needs {package}, which is not installed: {install(extra)}"
+
+
+@cache
+def install(extra: str) -> str:
+    """The command that installs an extra: of the folder, where ssdsim was installed from one."""
+    try:
+        origin = distribution("ssdsim").read_text("direct_url.json") or ""
+    except PackageNotFoundError:  # a checkout on the path
+        origin = "dir_info"
+    return f"pip install '{'.' if 'dir_info' in origin else 'ssdsim'}[{extra}]'"
 
 
 def _extra_of(package: str) -> str | None:

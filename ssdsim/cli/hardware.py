@@ -10,7 +10,7 @@ import click
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number
 from ssdsim.base.plain import picked
-from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import CommandGroup, json_option, output_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.tables import TextTable
@@ -72,6 +72,17 @@ def keep_profile(profile: HardwareProfile, output: Path) -> None:
     click.echo(f"written to {output}", err=True)
 
 
+def keep_derived(profile: HardwareProfile, like: str, output: Path) -> None:
+    """Write a profile that is made of another one's timings, and say what it is and how sure: three lines."""
+    profile.save(output)
+    device = profile.device
+    memory, bandwidth = f"{device.memory_bytes / 2**30:.0f} GiB", f"{device.memory_bandwidth / 1e12:.2f} TB/s"
+    peak = max(device.peak_flops.values()) / 1e12
+    echo(f"{output}: {device.count} x {device.name}, {memory} at {bandwidth}, up to {peak:.0f} TFLOP/s")
+    echo(f"Not timed: as far below its datasheet as {like} is below its own")
+    echo(f"Next  ssdsim predict --hardware {output}   (ssdsim hardware show {output})")
+
+
 def print_profile(profile: HardwareProfile, path: str | Path = "") -> None:
     """Device, timings, provenance, and the runtime of a profile that lies at ``path``."""
     out = console()
@@ -125,7 +136,7 @@ def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str |
     own, why = runtime_of(profile, name)
     if why != BY_DEFAULT:
         save_runtime(own, output.with_suffix(SUFFIX))
-    keep_profile(scaled, output)
+    keep_derived(scaled, profile.name, output)
 
 
 @command.command("new", example="ssdsim hardware new --like h100-sxm --memory 141 -o h200.json")
@@ -159,7 +170,7 @@ def new_hardware(
         link=_rate(link),
         **counts,
     )
-    keep_profile(from_datasheet(find_hardware(like), sheet, output.stem), output)
+    keep_derived(from_datasheet(find_hardware(like), sheet, output.stem), like, output)
 
 
 def _flops(text: str) -> tuple[str, float]:

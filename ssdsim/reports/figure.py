@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.extras import install
 from ssdsim.base.files import replaced
 from ssdsim.base.record import Record
 from ssdsim.reports.theme import WIDTH_MM, for_print, height_for_print, image_options
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 DIGITS = 4  # significant ones: a screen shows three
 KINDS = ("svg", "pdf", "png")
-_NEEDS = "a figure's file needs plotly's exporter (pip install 'ssdsim[figures]') and a browser (apt install chromium)"
+_NEEDS = f"a figure's file needs plotly's exporter ({install('figures')}) and a browser (apt install chromium)"
 
 
 class Figure(Record):

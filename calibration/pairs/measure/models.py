@@ -23,6 +23,7 @@ from calibration.pairs.measure.positions import draw
 from calibration.pairs.measure.roles import Branches, Logits
 from calibration.pairs.measure.verification import EVERYTHING, Cut
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.extras import install
 from ssdsim.base.record import MutableRecord
 from ssdsim.tokens.pair_file import Participant
 from ssdsim.tokens.pair_routing import Choices, Routing, counted
@@ -242,7 +243,7 @@ def _source(name: str) -> tuple[str, dict[str, Any]]:
 def _need_gguf() -> None:
     missing = [name for name in ("accelerate", "gguf") if find_spec(name) is None]
     if missing:
-        raise InputError(f"a GGUF file needs {missing[0]}: pip install 'ssdsim[measure]'")
+        raise InputError(f"a GGUF file needs {missing[0]}: {install('measure')}")
 
 
 def _first_line(error: BaseException) -> str:

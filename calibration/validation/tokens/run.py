@@ -25,6 +25,7 @@ from calibration.validation.tokens.comparison import (
 )
 from calibration.validation.tokens.ranks import DRAFT, TARGET, Loaded
 from ssdsim.base.errors import InputError
+from ssdsim.base.extras import install
 from ssdsim.base.files import write_whole
 from ssdsim.base.kinds import OneOf, Text, Whole
 from ssdsim.base.option import OptionRecord, option_field, options_of
@@ -313,7 +314,7 @@ def validate_pair(
     refuse_others("validate pair", options, options_of(RealPair))
     for name in ("torch", "transformers"):
         if find_spec(name) is None:
-            raise InputError(f"validate pair needs {name}: pip install 'ssdsim[measure]'")
+            raise InputError(f"validate pair needs {name}: {install('measure')}")
     from calibration.machine.ranks import RankError
     from calibration.validation.tokens.run import run_tokens
 

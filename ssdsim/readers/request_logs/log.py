@@ -14,6 +14,7 @@ from ssdsim.base.card import Excerpt
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_records, read_json
 from ssdsim.base.errors import InputError
+from ssdsim.base.extras import install
 from ssdsim.base.record import Record, replace
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _counted(texts: Sequence[str], where: str, tokenizer: Path | None) -> list[i
     try:
         from tokenizers import Tokenizer
     except ImportError:
-        raise InputError("--tokenizer needs tokenizers: pip install 'ssdsim[measure]'") from None
+        raise InputError(f"--tokenizer needs tokenizers: {install('measure')}") from None
     data = read_json(tokenizer, "tokenizer")
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
         raise InputError(f"--tokenizer {tokenizer}: no tokenizer.json of Hugging Face (it has no model)")

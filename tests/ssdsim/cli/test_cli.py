@@ -323,7 +323,7 @@ def test_a_numba_that_cannot_be_imported_compiles_nothing(tmp_path: Path) -> Non
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert '"numba": null' in done.stdout
-    said = "numba 0.60.0 cannot be imported (Numba needs NumPy 2.0 or less): long runs of serve are not compiled"
+    said = "numba 0.60.0 cannot be imported (Numba needs NumPy 2.0 or less): long runs are not compiled"
     assert said in " ".join(done.stdout.split())
 
 

@@ -16,6 +16,7 @@ import pytest
 import ssdsim
 from ssdsim import figures
 from ssdsim.base.errors import InputError
+from ssdsim.base.extras import install
 from ssdsim.reports.build import report
 from ssdsim.reports.drawers import drawers, one_figure
 from ssdsim.reports.figure import KINDS
@@ -193,7 +194,7 @@ def test_a_wrong_ending_is_refused(folder: Path, words: list[str], message: str)
 
 def test_what_a_file_needs_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ssdsim.reports.figure.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=re.escape("pip install 'ssdsim[figures]'")) as caught:
+    with pytest.raises(InputError, match=re.escape(install("figures"))) as caught:
         figures.save(go.Figure(layout={"height": 300}), tmp_path / "x.svg")
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
