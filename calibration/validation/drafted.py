@@ -9,8 +9,9 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
-from ssdsim.base.card import Card, Finite, of_one_length
+from ssdsim.base.card import Card, of_one_length
 from ssdsim.base.checks import Array
+from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.question.configuration import configure
 from ssdsim.strategies.ar import Autoregressive
@@ -19,11 +20,14 @@ from ssdsim.tokens.acceptance import accepted_length_pmf, expected_tokens_of_pmf
 from ssdsim.tokens.trees.drafted import RANKS, Drafted, DynamicTrees, RankModel, StaticTree
 from ssdsim.tokens.trees.shape import Tree
 
-Positive = Annotated[float, Meta(gt=0.0, le=1e9)]
+Positive = Annotated[float, Meta(ge=1e-9, le=1e9)]
 Lookahead = Annotated[int, Meta(ge=0, le=1000)]
 Values = tuple[Positive, ...]
-Level = tuple[Finite, ...]
-Levels = tuple[Level, ...]
+Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
+Level = Annotated[tuple[Rate, ...], Meta(min_length=1)]
+Levels = Annotated[tuple[Level, ...], Meta(min_length=1)]
+Path = Annotated[str, Meta(pattern=r"^[1-9]+$")]
+"""Of a node of a tree: the ranks from the root on."""
 
 
 class Replayed(Record):
@@ -132,6 +136,9 @@ class Chains(_Named, tag_field="kind", tag="chains"):
 
     rates: Levels
 
+    def __post_init__(self) -> None:
+        of_one_length(self, "names", "tokens", "rates")
+
     def replay(self) -> Replayed:
         predicted = [expected_tokens_of_pmf(accepted_length_pmf(rates, len(rates))) for rates in self.rates]
         return self._replayed("tokens a round", self.tokens, predicted)
@@ -143,6 +150,9 @@ class Parts(_Named, tag_field="kind", tag="parts"):
     drafting_ms: Values
     verify_ms: Values
     ms: Values
+
+    def __post_init__(self) -> None:
+        of_one_length(self, "names", "tokens", "drafting_ms", "verify_ms", "ms")
 
     def replay(self) -> Replayed:
         parts = zip(self.drafting_ms, self.verify_ms, self.tokens, strict=True)
@@ -159,10 +169,10 @@ class Trees(_Named, tag_field="kind", tag="trees"):
     the third child of the first), or EAGLE-2's: a tree for each round, of so many ``nodes`` on ``depth`` levels.
     """
 
-    rates: Levels = ()
+    rates: tuple[Level, ...] = ()
     share: Annotated[float, Meta(gt=0.0, lt=1.0)] | None = None
     ranks: tuple[Levels, ...] = ()
-    paths: tuple[str, ...] = ()
+    paths: tuple[Path, ...] = ()
     nodes: tuple[Lookahead, ...] = ()
     depth: Annotated[int, Meta(ge=1, le=64)] = 6
     beam: Annotated[int, Meta(ge=1, le=256)] = 10
@@ -173,6 +183,12 @@ class Trees(_Named, tag_field="kind", tag="trees"):
         lengths = {len(each) for each in (self.names, self.tokens, self.rates or self.ranks)}
         if len(lengths) > 1 or len(self.nodes) not in (0, len(self.names)):
             raise ValueError("names, tokens, rates or ranks, and nodes must be lists of one length")
+        orphan = next((path for path in self.paths if path[:-1] and path[:-1] not in self.paths), None)
+        if orphan is not None:
+            raise ValueError(f"paths: {orphan} has no parent, {orphan[:-1]}")
+        levels, least = max(map(len, self.paths), default=self.depth), min(map(len, self.rates or self.ranks))
+        if least < levels:
+            raise ValueError(f"rates or ranks must have {levels} levels in each row, as deep as the tree, got {least}")
 
     def replay(self) -> Replayed:
         if self.share is not None or self.ranks:
@@ -216,7 +232,12 @@ class PublishedRows(Card):
 
 
 def least_worst(terms: Array, base: Array, seen: Array) -> Array:
-    """``x`` for which the largest of ``|base + terms x - seen| / seen`` is least: a linear program."""
+    """``x`` for which the largest of ``|base + terms x - seen| / seen`` is least: a linear program.
+
+    Raises
+    ------
+    InputError : its numbers are too far apart to be solved.
+    """
     from scipy.optimize import linprog
 
     count = terms.shape[1]
@@ -228,4 +249,6 @@ def least_worst(terms: Array, base: Array, seen: Array) -> Array:
         b_ub=np.concatenate([off, -off]),
         bounds=[(None, None)] * count + [(0.0, None)],
     )
+    if solution.x is None:
+        raise InputError("no cost of a draft step fits the published rounds: their tokens and ms are too far apart")
     return np.asarray(solution.x[:count])

@@ -18,6 +18,7 @@ from ssdsim.base.bundled import Shelf
 from ssdsim.base.card import Card, Finite, of_one_length
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, read_toml
+from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.passes import cost_of_pass
@@ -285,7 +286,11 @@ def replay_trees(paper: PublishedTrees, rows: TreeRows) -> TreeReplay:
     """One number for all rows, ``t(nodes)``: ``speedup = tokens / (t(nodes) + levels c)``, c a draft step over AR's."""
     tokens, seen = np.array(rows.tokens), np.array(rows.speedups)
     drafting = np.array(rows.levels) * paper.draft_step_s / paper.ar_s
-    verify = float(np.exp(np.mean(np.log(tokens / seen - drafting))))
+    verifying = tokens / seen - drafting
+    if verifying.min() <= 0.0:
+        at = rows.datasets[int(np.argmin(verifying))]
+        raise InputError(f"speedups: {at} is faster than its tokens and the draft's steps allow, whatever a pass takes")
+    verify = float(np.exp(np.mean(np.log(verifying))))
     return TreeReplay(rows, verify, tokens / (verify + drafting))
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import tomllib
+from functools import reduce
+from operator import getitem
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 
+from calibration.validation.drafted import least_worst
 from calibration.validation.figures import datasets, engine_sweeps
 from calibration.validation.paper import (
     PublishedTrees,
@@ -17,6 +24,8 @@ from calibration.validation.paper import (
     replay_sweep,
     replay_trees,
 )
+from calibration.validation.replay import validate_paper
+from ssdsim.base.bundled import models_folder
 from ssdsim.tokens.trees.shape import Tree
 from tests.refusals import refused
 
@@ -66,6 +75,46 @@ def test_an_unknown_paper_or_a_broken_card_is_one_line(tmp_path: Path) -> None:
     card.write_text('name = "x"\nsurprise = 1')
     with refused("x.toml"):
         load_paper(str(card))
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value", "said"),
+    [
+        ("kumar2026", ("sweeps", 0, "k"), [3, math.nan, 5], "sweeps.0.k.1"),
+        ("kumar2026", ("sweeps", 0, "k"), [[1]], "sweeps.0.k.0"),
+        ("kumar2026", ("families", 0, "ar_tokens_per_s"), math.inf, "families.0.ar_tokens_per_s"),
+        ("medusa2024", ("rows", 0, "paths", 0), "9", "paths"),
+        ("medusa2024", ("rows", 0, "paths", 0), "", "rows.0.paths.0"),
+        ("medusa2024", ("rows", 0, "ranks", 0), [], "rows.0.ranks.0"),
+        ("eagle2024", ("rows", 0, "rates", 0), [], "rows.0.rates.0"),
+        ("eagle2024", ("rows", 1, "rates", 0), [0.9], "rates"),
+        ("magicdec2024", ("rows", 0, "tokens"), [2.0], "tokens"),
+        ("sequoia", ("trees", 0, "speedups", 0), 1e6, "speedups"),
+    ],
+)
+def test_an_odd_shape_or_number_in_a_papers_card_is_one_line(
+    name: str, at: tuple[str | int, ...], value: Any, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "odd.toml"
+    *inner, last = at
+    card: Any = tomllib.loads((models_folder() / "published" / f"{name}.toml").read_text())
+    reduce(getitem, inner, card)[last] = value
+    path.write_text(tomli_w.dumps(card))
+    with refused(said):
+        validate_paper(str(path))
+
+
+def test_rounds_that_no_cost_fits_are_one_line() -> None:
+    with refused("tokens", "ms"):
+        least_worst(np.array([[1.0], [2.0]]), np.array([1e9, 1.0]), np.array([1e-18, 1.0]))
+
+
+def test_a_folder_and_a_file_that_is_no_text_are_one_line(tmp_path: Path) -> None:
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(bytes(range(256)))
+    for path in (tmp_path, binary):
+        with refused(str(path)):
+            validate_paper(str(path))
 
 
 @pytest.mark.long
