@@ -82,7 +82,11 @@ def _names(names: Iterable[str]) -> list[str]:
 
 
 def _default(option: Option) -> str:
-    return f"`{option.default}`" if option.default is not None else _prose(option.default_note) or "none"
+    return (
+        f"`{option.default}`"
+        if option.default is not None and not option.unsaid
+        else _prose(option.default_note) or "none"
+    )
 
 
 def _prose(text: str) -> str:

@@ -2,7 +2,8 @@
 
 What is told of a choice is its *loss*: by how much it is slower, on average over the draws, than the best that could
 be known. The order of two does not depend on a third, and the unit of speed does not matter. Whoever is within 1 % of
-the best shares its place; of those the simplest is chosen.
+the best shares its place; of those the simplest is chosen. Each strategy is chosen from at its own best, which is
+found by the same rule: so who else is compared does not change a strategy's settings.
 
 A choice has a **word**, the first of these that holds:
 
@@ -67,12 +68,14 @@ class Loss(Record):
 class Decision(Record, Generic[Key]):
     """What is chosen, and how sure that is.
 
-    ``best_in`` is the share of draws in which a strategy's best candidate is the best of all; ``losses`` are the mean
-    losses of all candidates, ``by_rule`` what other rules choose, and ``gain_of_knowing`` is the expected log speed
-    that is gained by deciding after an input is known. ``runner_up`` is the best candidate of another strategy.
+    ``best_of`` is the best of each strategy. ``best_in`` is the share of draws in which one of a strategy's candidates
+    is the best of all; ``losses`` are the mean losses of all candidates, ``by_rule`` what other rules choose, and
+    ``gain_of_knowing`` is the expected log speed that is gained by deciding after an input is known. ``runner_up`` is
+    the best candidate of another strategy.
     """
 
     chosen: Key
+    best_of: Mapping[str, Key]
     loss: Loss
     best_in: Mapping[str, float]
     losses: Mapping[Key, float]
@@ -106,42 +109,42 @@ def decide(
     points : the speeds at the values that are shown; by default the medians of the draws.
     """
     every = [*candidates]
+    of = _by_strategy(every)
     speeds = np.stack([np.atleast_1d(draws[each.key]) for each in every])
-    logs = np.log(speeds)
-    best = speeds.max(axis=0)
-    mean_logs = logs.mean(axis=1)
-    losses = 1.0 - speeds / best
+    logs, best = np.log(speeds), speeds.max(axis=0)
     wins = speeds == best
     shares = (wins / wins.sum(axis=0)).mean(axis=1)
-    point = median(speeds) if points is None else np.array([points[each.key] for each in every])
-    simplest = _simplest(every, mean_logs)
-    by_rule = {
-        "mean-log": simplest,
-        "point": int(np.argmax(point)),
-        "expected": int(np.argmax(speeds.mean(axis=1))),
-        "fastest": int(np.argmax(shares)),
+    losses = 1.0 - speeds / best
+    scores = {
+        "mean-log": logs.mean(axis=1),
+        "point": median(speeds) if points is None else np.array([points[each.key] for each in every]),
+        "expected": speeds.mean(axis=1),
+        "fastest": shares,
     }
+
+    def pick(by: Rule, among: Iterable[int]) -> int:
+        numbers = [*among]
+        return _simplest(every, scores[by], numbers) if by == "mean-log" else max(numbers, key=scores[by].__getitem__)
+
+    own = {by: {name: pick(by, numbers) for name, numbers in of.items()} for by in RULES}
+    by_rule = {by: pick(by, own[by].values()) for by in RULES}
     at = by_rule[rule]
-    others = [i for i, each in enumerate(every) if each.strategy != every[at].strategy]
-    second = others[_simplest([every[i] for i in others], mean_logs[others])] if others else None
-    best_in = {name: float(shares[of].sum()) for name, of in _by_strategy(every).items()}
+    others = [i for name, i in own[rule].items() if name != every[at].strategy]
+    second = pick(rule, others) if others else None
+    best_in = {name: float(shares[numbers].sum()) for name, numbers in of.items()}
     gains = {name: _gain(logs, values) for name, values in known.items()}
     mean = losses.mean(axis=1)
     (worst,) = quantiles(losses[at], 0.95)
-    word = _word(
-        float(mean[at]),
-        best_in[every[at].strategy],
-        None if second is None else float(mean[second] - mean[at]),
-        max(gains.values(), default=0.0),
-    )
+    behind = None if second is None else float(mean[second] - mean[at])
     return Decision(
         every[at].key,
+        {name: every[i].key for name, i in own[rule].items()},
         Loss(float(mean[at]), float(worst)),
         best_in,
         {each.key: float(loss) for each, loss in zip(every, mean, strict=True)},
-        {name: every[by_rule[name]].key for name in RULES},
+        {by: every[i].key for by, i in by_rule.items()},
         gains,
-        word,
+        _word(float(mean[at]), best_in[every[at].strategy], behind, max(gains.values(), default=0.0)),
         None if second is None else every[second].key,
         rule,
     )
@@ -170,10 +173,11 @@ def _word(loss: float, share: float, behind: float | None, gain: float) -> Word:
     return "toss-up" if behind is not None and behind <= TOSS_UP else "lean"
 
 
-def _simplest(every: Sequence[Candidate[Key]], mean_logs: Array) -> int:
+def _simplest(every: Sequence[Candidate[Key]], mean_logs: Array, numbers: Sequence[int]) -> int:
     """The number of the simplest of those that are tied with the best; of equals the better."""
-    tied = np.flatnonzero(mean_logs >= mean_logs.max() - TIED)
-    return min(tied.tolist(), key=lambda i: (every[i].simplicity, -mean_logs[i]))
+    best = max(float(mean_logs[i]) for i in numbers)
+    tied = [i for i in numbers if mean_logs[i] >= best - TIED]
+    return min(tied, key=lambda i: (every[i].simplicity, -mean_logs[i]))
 
 
 def _by_strategy(every: Sequence[Candidate[Key]]) -> dict[str, list[int]]:

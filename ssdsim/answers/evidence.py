@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ssdsim.answers.contest import OPEN, Contest, Key, Versus
 from ssdsim.answers.swings import Swing, inputs_of, swings
@@ -161,13 +160,6 @@ def token_uncertainties(moving: Sequence[Swing]) -> tuple[Uncertainty, ...]:
     """Uncertainties of tokens from the swings of their inputs, the widest first."""
     made = [Uncertainty(what, float(half), bool(turns)) for what, (half, turns) in _halves(moving).items()]
     return tuple(sorted(made, key=lambda each: -each.half))
-
-
-def alike(moving: Sequence[Swing]) -> NDArray[np.intp]:
-    """A number a row of swings in columns: rows with the same number have the same words."""
-    halves, turns = (np.array(each) for each in zip(*_halves(moving).values(), strict=True))
-    words = np.concatenate([halves >= _SHOWN, turns, np.argsort(-halves, axis=0, kind="stable")])
-    return np.asarray(np.unique(words, axis=1, return_inverse=True)[1]).reshape(-1)
 
 
 def _halves(moving: Sequence[Swing]) -> dict[str, tuple[FloatOrArray, FloatOrArray]]:

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
 from ssdsim.answers.columns import COLUMNS, prediction_table
 from ssdsim.answers.contest import share_fastest
-from ssdsim.answers.verdict import Verdict, other_k, verdict
-from ssdsim.base.checks import whole
+from ssdsim.answers.decision import RULES, Decision, Rule, decide, knowable
+from ssdsim.answers.own_best import Choice, Looked, at_their_best
+from ssdsim.answers.turning import Bound, bounds_of
+from ssdsim.answers.verdict import Rates, Verdict, verdict
+from ssdsim.base.checks import Array, whole
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.intervals import Interval, low_and_high
+from ssdsim.base.intervals import Draws, Interval, low_and_high
 from ssdsim.base.plain import document, picked
-from ssdsim.base.record import Record
+from ssdsim.base.record import Record, replace
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.question.configuration import Configuration, configure
-from ssdsim.question.many import RateDraws
+from ssdsim.question.configuration import Configuration
+from ssdsim.question.many import DrawnRates, RateDraws
 from ssdsim.question.option_usage import check_owners, check_read
 from ssdsim.question.options import DEFAULTS
 from ssdsim.question.prompts import prompts_told
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.spellings import any_spelling
+from ssdsim.question.standing import ACCEPTANCE, HITS
+from ssdsim.question.token_errors import LOOKS
 from ssdsim.rounds.round import Estimate
 from ssdsim.strategies.ar import Autoregressive as AR
 
@@ -41,7 +47,10 @@ DRAWS = 1000  # of the errors; the 95 % bounds then wander by a few percent of t
 
 
 class Prediction(Displayable, Record):
-    """The stationary round of each strategy, with 95 % intervals of tokens/s from all errors."""
+    """The stationary round of each strategy at its own best, with 95 % intervals of tokens/s from all errors.
+
+    ``seen`` are the ranges of the acceptance and of the hit rate over which the draws go, where these are not certain.
+    """
 
     configuration: Configuration
     solver: str
@@ -49,6 +58,16 @@ class Prediction(Displayable, Record):
     intervals: Mapping[str, Interval | None]
     verdict: Verdict
     draws: Mapping[str, RateDraws] | None = None
+    seen: Mapping[str, tuple[float, float]] = MappingProxyType({})
+
+    @property
+    def decision(self) -> Decision[Choice]:
+        """What is chosen, by which rule, and what that loses."""
+        return self.verdict.decision
+
+    @cached_property
+    def rates(self) -> Rates:
+        return Rates.of(self.estimates, self.draws)
 
     def probability(self, name: str, rival: str) -> float | None:
         """P(a strategy is faster than another) under all errors; None without errors, or without room."""
@@ -57,21 +76,24 @@ class Prediction(Displayable, Record):
         return float(share_fastest(self.draws[name].joint, [self.draws[rival].joint]))
 
     @cached_property
-    def other_k(self) -> str:
-        """What another K would change, if K is only the default; else empty."""
-        return other_k(self.configuration, self.verdict, self.estimates)
-
-    @cached_property
     def prompts(self) -> str:
-        """What prompts would change of the subject's ratio to AR, where requests keep coming; else empty."""
+        """What prompts would change of the best one's ratio to AR, where requests keep coming; else empty."""
         answer = self.configuration.settings.get("output_tokens", DEFAULTS["output_tokens"])
-        return prompts_told(self.configuration.site, answer, self.estimates, self.verdict.subject, AR.name)
+        return prompts_told(self.configuration.site, answer, self._shown, self.verdict.best, AR.name)
+
+    @property
+    def _shown(self) -> dict[str, Estimate]:
+        """The estimates with the rates that are shown, the medians of the draws."""
+        by = {name: self.rates.rates[name] / self.rates.shown(name) for name in self.estimates}
+        return {
+            name: replace(each, breakdown_s={part: by[name] * s for part, s in each.breakdown_s.items()})
+            for name, each in self.estimates.items()
+        }
 
     @property
     def display(self) -> Display:
         v = self.verdict
-        sentence = f"{v.sentence} {self.other_k}".rstrip()
-        return prediction_table(self.configuration, self.estimates, self.intervals, v.subject, sentence)
+        return prediction_table(self.configuration, self.estimates, self.intervals, v.subject, v.sentence)
 
     @property
     def unit(self) -> str:
@@ -81,9 +103,14 @@ class Prediction(Displayable, Record):
 
 @any_spelling
 def predict(
-    *, seed: int = 0, solver: PredictSolver = "auto", progress: Progress | None = None, **options: Unpack[Options]
+    *,
+    seed: int = 0,
+    solver: PredictSolver = "auto",
+    rule: Rule = "mean-log",
+    progress: Progress | None = None,
+    **options: Unpack[Options],
 ) -> Prediction:
-    """Predict how fast strategies decode, and whether the subject is worth its devices.
+    """Predict how fast strategies decode, each at its own best K, and say which is the fastest.
 
     Parameters
     ----------
@@ -92,6 +119,7 @@ def predict(
     solver : ``auto`` takes the cheapest that answers exactly: the closed form, or the Monte Carlo where durations
         have a spread.
     seed : of the draws of what is not known, and of a simulation.
+    rule : by which the fastest is chosen, and each strategy's K; :mod:`ssdsim.answers.decision` says how.
     progress : hears how far a simulation is.
 
     Returns
@@ -109,10 +137,13 @@ def predict(
     solvers = ("auto", "closed", *_PRECISION)
     if not isinstance(solver, str) or solver not in solvers:
         raise InputError(f"unknown solver '{solver}'{nearest(solver, solvers)} Allowed: {', '.join(solvers)}")
+    if rule not in RULES:
+        raise InputError(f"unknown rule '{rule}'{nearest(rule, RULES)} Allowed: {', '.join(RULES)}")
     check_owners(options)
-    configuration = configure(**options)
+    rates = DrawnRates(TimingErrors(DRAWS, seed))
+    configuration, looked = at_their_best(options, rates, rule)
     check_read(options, [options], configuration)
-    return predict_configured(configuration, seed, solver, progress=progress)
+    return predict_configured(configuration, seed, solver, progress=progress, looked=looked, rates=rates, rule=rule)
 
 
 def predict_configured(
@@ -121,10 +152,14 @@ def predict_configured(
     solver: PredictSolver = "auto",
     precision: float | None = None,
     progress: Progress | None = None,
+    looked: Mapping[str, Sequence[Looked]] = MappingProxyType({}),
+    rates: DrawnRates | None = None,
+    rule: Rule = "mean-log",
 ) -> Prediction:
     """Predict a configuration that is already checked; ``precision`` is that of a simulation's tokens/s at 95 %.
 
-    Where none is asked for, a simulation takes seconds, and its interval is as wide as that leaves it.
+    Where none is asked for, a simulation takes seconds, and its interval is as wide as that leaves it. ``looked`` are
+    the settings among which each strategy's were chosen, with draws by ``rates``.
     """
     scenarios = configuration.scenarios
     spread = configuration.settings["spread"]
@@ -135,11 +170,88 @@ def predict_configured(
         estimates, errors = {n: s.estimate for n, s in scenarios.items()}, dict.fromkeys(scenarios, 0.0)
     else:
         estimates, errors = _simulate_all(scenarios, solver, seed, precision, progress)
-    draws_of = configuration.errors(DRAWS, seed)
-    draws = _rate_draws(scenarios, estimates, errors, draws_of, seed)
+    drawn = None if configuration.is_sure else rates or DrawnRates(TimingErrors(DRAWS, seed))
+    draws = _rate_draws(scenarios, estimates, errors, drawn, seed, looked)
     intervals = {name: Interval.of(draws[name].joint) if draws else None for name in scenarios}
-    decided = verdict(configuration.subject, estimates, draws, configuration.no_room, scenarios)
-    return Prediction(configuration, solver, estimates, intervals, decided, draws)
+    errors_of = None if drawn is None else drawn.errors
+    decided = judged(configuration.subject, scenarios, estimates, draws, configuration.no_room, errors_of, looked, rule)
+    inputs = {} if errors_of is None else _inputs(scenarios, errors_of)
+    seen = {name: (float(of.min()), float(of.max())) for name, of in inputs.items()}
+    return Prediction(configuration, solver, estimates, intervals, decided, draws, seen)
+
+
+def judged(
+    subject: str,
+    scenarios: Mapping[str, Scenario],
+    estimates: Mapping[str, Estimate],
+    draws: Mapping[str, RateDraws] | None,
+    refused: Mapping[str, str],
+    errors: TimingErrors | None,
+    looked: Mapping[str, Sequence[Looked]] = MappingProxyType({}),
+    rule: Rule = "mean-log",
+) -> Verdict:
+    """The verdict on scenarios, one a strategy, by the one rule.
+
+    ``draws`` are of their tokens/s under the ``errors``, None where nothing is uncertain; ``refused`` says why other
+    strategies do not fit, and ``looked`` has the settings among which those of the scenarios were chosen.
+    """
+    shown = Rates.of(estimates, draws)
+    known, inputs = ({}, {}) if errors is None else (_known(scenarios, draws or {}, errors), _inputs(scenarios, errors))
+    decision = _decision(scenarios, shown, looked, known, rule)
+    return verdict(subject, shown, decision, refused, _turning(decision, draws, inputs))
+
+
+def _decision(
+    scenarios: Mapping[str, Scenario],
+    rates: Rates,
+    looked: Mapping[str, Sequence[Looked]],
+    known: Mapping[str, Array],
+    rule: Rule,
+) -> Decision[Choice]:
+    """The choice among all that was looked at; what is predicted by a simulation moves all of a strategy's settings."""
+    every = {name: looked.get(name) or [Looked((name, ()), each, np.ones(1))] for name, each in scenarios.items()}
+    speeds: dict[Choice, Draws] = {}
+    points: dict[Choice, float] = {}
+    for name, some in every.items():
+        chosen = next(each for each in some if each.scenario is scenarios[name])
+        joint = np.full(1, rates.rates[name]) if rates.draws is None else rates.draws[name].joint
+        for each in some:
+            rate = float(each.scenario.estimate.tokens_per_second) / float(chosen.scenario.estimate.tokens_per_second)
+            points[each.key] = rates.rates[name] * rate
+            moved = rate if rates.draws is None else each.draws / chosen.draws
+            speeds[each.key] = joint * moved
+    return decide([each.candidate for some in every.values() for each in some], speeds, known, rule, points)
+
+
+def _known(scenarios: Mapping[str, Scenario], draws: Mapping[str, RateDraws], errors: TimingErrors) -> dict[str, Array]:
+    """What could be known before deciding, in each draw: acceptance, hits, and how fast each strategy's passes are."""
+    of_tokens = knowable([each.known for each in scenarios.values()], errors)
+    timings = [np.log(each.timings) for each in draws.values()]
+    return {**of_tokens, **({"timings": np.stack(timings, axis=-1)} if timings else {})}
+
+
+def _inputs(scenarios: Mapping[str, Scenario], errors: TimingErrors) -> dict[str, Array]:
+    """Acceptance and hit rate in each draw, where they lie in a range: as who measures them sees them."""
+    found: dict[str, Array] = {}
+    for each in scenarios.values():
+        for name, of in knowable([each.known], errors).items():
+            if name == ACCEPTANCE and each.known.open and of.shape[1] == 1:
+                found[ACCEPTANCE] = of[:, 0]
+            elif name == HITS and each.known.open and each.strategy.miss_state is not None:
+                found[HITS] = 1.0 - np.asarray(each.known.over_ranges(errors).to[each.strategy.miss_state])
+    return found
+
+
+def _turning(
+    decision: Decision[Choice], draws: Mapping[str, RateDraws] | None, inputs: Mapping[str, Array]
+) -> tuple[Bound, ...]:
+    """The conditions on inputs under which the second is faster than the best."""
+    if draws is None or decision.runner_up is None or not inputs or decision.word == "clear":
+        return ()
+    best, second = draws[decision.chosen[0]], draws[decision.runner_up[0]]
+    wins = np.zeros(LOOKS)
+    np.add.at(wins, np.arange(DRAWS) % LOOKS, second.joint > best.joint)
+    return bounds_of(wins / np.bincount(np.arange(DRAWS) % LOOKS), {name: of[:LOOKS] for name, of in inputs.items()})
 
 
 def check_constant(spread: float) -> None:
@@ -180,26 +292,31 @@ def _rate_draws(
     scenarios: Mapping[str, Scenario],
     estimates: Mapping[str, Estimate],
     simulation_errors: Mapping[str, float],
-    errors: TimingErrors | None,
+    rates: DrawnRates | None,
     seed: int,
+    looked: Mapping[str, Sequence[Looked]],
 ) -> dict[str, RateDraws] | None:
     """Draws of tokens/s under all errors, the simulation's own among them; None without errors.
 
     Errors move the closed form; a simulated mean moves by the same factor.
     """
-    if errors is None and not any(simulation_errors.values()):
+    if rates is None and not any(simulation_errors.values()):
         return None
     rng = np.random.default_rng(seed)
     draws = {}
     for name, scenario in scenarios.items():
         noise = np.exp(simulation_errors[name] * rng.standard_normal(DRAWS))
         rate = float(estimates[name].tokens_per_second)
-        if errors is None:
+        if rates is None:
             draws[name] = RateDraws(rate * noise, rate * noise)
-        else:
-            draws[name] = RateDraws.of(scenario, errors).scaled(
-                rate * noise / float(scenario.estimate.tokens_per_second)
-            )
+            continue
+        found = next((each.draws for each in looked.get(name, ()) if each.scenario is scenario), None)
+        made = (
+            RateDraws.of(scenario, rates.errors, rates)
+            if found is None
+            else RateDraws(found, rates.of_timings(scenario))
+        )
+        draws[name] = made.scaled(rate * noise / float(scenario.estimate.tokens_per_second))
     return draws
 
 
@@ -208,13 +325,25 @@ def as_json(prediction: Prediction) -> dict[str, Any]:
     return document(
         {
             "schema": 5,
-            **picked(prediction, "unit", "solver", "verdict"),
+            **picked(prediction, "unit", "solver"),
+            "verdict": _verdict(prediction),
             **configured(prediction.configuration),
             "strategies": {name: _strategy(prediction, name) for name in prediction.estimates},
             "prompts": prediction.prompts,
             "warnings": prediction.configuration.warnings,
         }
     )
+
+
+def _verdict(prediction: Prediction) -> dict[str, Any]:
+    verdict, decision = prediction.verdict, prediction.decision
+    losses = {name: decision.losses[key] for name, key in decision.best_of.items()}
+    return {
+        **picked(verdict, "subject", "best", "over", "sentence", "sure", "turns"),
+        **picked(decision, "word", "rule", "loss", "best_in", "gain_of_knowing"),
+        "losses": losses,
+        "by_rule": {by: {"strategy": name, **dict(settings)} for by, (name, settings) in decision.by_rule.items()},
+    }
 
 
 def configured(configuration: Configuration, left_out: Collection[str] = ()) -> dict[str, Any]:
@@ -230,7 +359,12 @@ def configured(configuration: Configuration, left_out: Collection[str] = ()) -> 
 def _strategy(prediction: Prediction, name: str) -> dict[str, Any]:
     estimate, seconds = prediction.estimates[name], prediction.unit == "s"
     rates = {other: each.tokens_per_second for other, each in prediction.estimates.items()}
+    scenario, likely = prediction.configuration.scenarios[name], prediction.rates.likely(name)
     return {
+        "k": scenario.strategy.lookahead(scenario.settings) if scenario.strategy.drafts else None,
+        "settings": dict(prediction.decision.best_of[name][1]),
+        "median": prediction.rates.shown(name),
+        "likely": likely,
         **{column.key: column.value(estimate, seconds) for column in COLUMNS},
         "breakdown_ms": {part: (1e3 if seconds else 1.0) * part_s for part, part_s in estimate.breakdown_s.items()},
         "speedup_over": {other: rates[name] / rate for other, rate in rates.items() if other != name},

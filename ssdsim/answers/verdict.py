@@ -1,116 +1,254 @@
-"""The verdict on a strategy: is it worth its devices? All rivals are compared under the same draws."""
+"""The verdict on what is compared: who is the fastest, each at its own best, by how much, and how sure that is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from types import MappingProxyType
+from typing import Any
+
+import numpy as np
 
 from ssdsim import strategies
-from ssdsim.answers.contest import Contest, Versus, contest
-from ssdsim.answers.evidence import SURE, RatioEvidence, Uncertainty, field, filled, literally
+from ssdsim.answers.decision import Decision
+from ssdsim.answers.own_best import Choice
+from ssdsim.answers.turning import Bound
 from ssdsim.base.display import Display, Displayable
-from ssdsim.base.errors import InputError
+from ssdsim.base.intervals import Interval, bounds_95, median, quantiles
 from ssdsim.base.record import Record
-from ssdsim.base.settings import DEFAULT
 from ssdsim.pricing.occupancy import format_count
-from ssdsim.question.configuration import Configuration
 from ssdsim.question.many import RateDraws
-from ssdsim.question.question import Question
-from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
 
-_NAMED = 2  # undecided rivals in a sentence
+_NAMED = 2  # strategies in a sentence, besides the first
+_FASTER = 1.005  # a ratio that does not round to 1.00
+_AS_MUCH = 0.03  # of the cost of a token
+_TOLD_GAIN = 0.02  # what measuring must gain to be told
+_TOLD_LOSS = 0.005  # what rounds to 0 %
+
+
+class Over(Record):
+    """One strategy's tokens/s over another's under the same draws: the median ratio and its likely (80 %) range.
+
+    ``low`` and ``high`` are its 95 % interval; ``probability_faster`` and ``probability_cheaper`` are the shares of
+    draws in which it is faster, and in which it needs fewer GPU seconds a token. All but the ratio are None where
+    nothing is uncertain.
+    """
+
+    ratio: float
+    likely_low: float | None = None
+    likely_high: float | None = None
+    low: float | None = None
+    high: float | None = None
+    probability_faster: float | None = None
+    probability_cheaper: float | None = None
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval."""
+        return None if self.low is None or self.high is None else Interval(self.low, self.high)
 
 
 class Verdict(Displayable, Record):
-    """The answer to whether ``subject`` is the strategy to use.
+    """Who is the ``best``, and the ``subject`` over each rival, the most important rival first.
 
-    ``best`` has the most tokens/s. ``over`` is the subject against each rival by name, the most important rival first.
-    ``probability_best`` is P(faster than all of them) under the errors of timings and token inputs; ``decided`` is
-    False if these leave open whether the subject is the fastest. ``doubts`` are the uncertainties of the ratio to the
-    decisive rival, ``doubts_told`` the same in one line.
+    ``sentence`` is the answer, ``sure`` how sure it is, and ``turns`` where another one would be the best. All follow
+    from the ``decision``.
     """
 
     subject: str
     best: str
-    over: Mapping[str, Versus]
-    probability_best: float | None
-    decided: bool
+    over: Mapping[str, Over]
     sentence: str
-    doubts: tuple[Uncertainty, ...] = ()
-    doubts_told: str = ""
+    sure: str
+    decision: Decision[Choice]
+    turns: str = ""
 
     @property
     def display(self) -> Display:
         """A row a rival."""
-        title = strategies.ALL.named(self.subject).title
         rows = [
             (
-                strategies.ALL.named(rival).title,
-                f"{versus.ratio:.2f}x",
-                "-" if versus.interval is None else f"{versus.low:.2f}-{versus.high:.2f}",
-                "-" if versus.probability_faster is None else f"{versus.probability_faster:.2f}",
+                title_of(rival),
+                f"{over.ratio:.2f}x",
+                "-" if over.likely_low is None else f"{over.likely_low:.2f}-{over.likely_high:.2f}",
+                "-" if over.probability_faster is None else _in_100(over.probability_faster),
             )
-            for rival, versus in self.over.items()
+            for rival, over in self.over.items()
         ]
-        return Display(f"The verdict on {title}", ("over", "ratio", "95 %", "P(faster)"), rows, self.sentence)
+        title = f"The verdict on {title_of(self.subject)}"
+        return Display(title, ("over", "ratio", "likely", "faster in"), rows, self.sentence)
+
+
+class Rates(Record):
+    """Tokens/s and GPUs of each strategy at its best, and draws of the rates; None where nothing is uncertain."""
+
+    rates: Mapping[str, float]
+    gpus: Mapping[str, float]
+    draws: Mapping[str, RateDraws] | None
+
+    @classmethod
+    def of(cls, estimates: Mapping[str, Estimate], draws: Mapping[str, RateDraws] | None) -> Rates:
+        rates = {name: float(each.tokens_per_second) for name, each in estimates.items()}
+        return cls(rates, {name: float(each.gpus) for name, each in estimates.items()}, draws)
+
+    def shown(self, name: str) -> float:
+        """The median of the draws; where tokens are certain it is the prediction itself."""
+        return self.rates[name] * (1.0 if self.draws is None else off_centre(self.draws[name]))
+
+    def likely(self, name: str) -> tuple[float, float] | None:
+        """The 80 % range."""
+        if self.draws is None:
+            return None
+        low, high = quantiles(self.draws[name].joint, 0.1, 0.9)
+        return float(low), float(high)
+
+    def over(self, name: str, rival: str) -> Over:
+        ratio, devices = self.rates[name] / self.rates[rival], self.gpus[rival] / self.gpus[name]
+        if self.draws is None:
+            return Over(ratio)
+        own, its = self.draws[name], self.draws[rival]
+        joint = own.joint / its.joint
+        ratio *= float(median(joint / (own.timings / its.timings)))
+        (low, high), (likely_low, likely_high) = bounds_95(joint), quantiles(joint, 0.1, 0.9)
+        cheaper = _share_above_1(joint * devices)
+        return Over(
+            ratio,
+            float(likely_low),
+            float(likely_high),
+            float(low),
+            float(high),
+            _share_above_1(joint),
+            cheaper,
+        )
+
+
+def off_centre(draws: RateDraws) -> float:
+    """The median of the draws over what the shown values of acceptance and hits predict."""
+    return float(median(draws.joint / draws.timings))
+
+
+def _share_above_1(ratios: Any) -> float:
+    return float(np.mean(ratios > 1.0) + np.mean(ratios == 1.0) / 2.0)
 
 
 def verdict(
     subject: str,
-    estimates: Mapping[str, Estimate],
-    draws: Mapping[str, RateDraws] | None,
+    rates: Rates,
+    decision: Decision[Choice],
     refused: Mapping[str, str],
-    scenarios: Mapping[str, Scenario] = MappingProxyType({}),
+    turns: Sequence[Bound] = (),
 ) -> Verdict:
-    """The verdict on a subject among ``estimates``.
-
-    Parameters
-    ----------
-    subject : a strategy's name.
-    estimates : by strategy, those that have room.
-    draws : of their tokens/s under all errors; None without errors.
-    refused : why others do not fit.
-    scenarios : of the estimates; without them the verdict has no evidence.
-    """
-    rates = {name: float(e.tokens_per_second) for name, e in estimates.items()}
-    best = max(rates, key=lambda name: rates[name])
+    """The verdict on what is compared; ``refused`` says why others do not fit, ``turns`` where the best is another."""
+    best = decision.chosen[0]
+    over = (
+        {} if subject in refused else {rival: rates.over(subject, rival) for rival in rivals(subject, [*rates.rates])}
+    )
+    said = [_headline(rates, decision)]
     if subject in refused:
-        return Verdict(subject, best, {}, None, True, no_room(subject, refused[subject]))
-    decided = contest(subject, rivals(subject, tuple(estimates)), rates, draws)
-    if not decided.over:
-        return Verdict(subject, best, {}, None, True, stands_alone(subject))
-    gpus = {name: float(e.gpus) for name, e in estimates.items()}
-    evidence = SURE
-    if scenarios:
-        rival = decided.decisive_rival
-        evidence = RatioEvidence.of(scenarios[subject], scenarios[rival], decided.over[rival].timings)
-    sentence = filled(
-        template(evidence, decided, subject, gpus), decided, more_per_gpu=abs(_per_gpu(decided, subject, gpus))
+        said.insert(0, no_room(subject, refused[subject]))
+    sure = how_sure(decision, rates) if rates.draws else ""
+    return Verdict(subject, best, over, " ".join(said), sure, decision, _turns(decision, turns))
+
+
+def _headline(rates: Rates, decision: Decision[Choice]) -> str:
+    """Who is the fastest, by how much, and what that costs."""
+    best = decision.chosen[0]
+    if decision.runner_up is None:
+        return stands_alone(best)
+    second = decision.runner_up[0]
+    others = [second, *(name for name in rivals(best, [*rates.rates]) if name != second)]
+    told = [f"{rates.over(best, name).ratio:.2f}x {title_of(name)}" for name in others[: _NAMED + 1]]
+    title, ratios = title_of(best), ", ".join(told)
+    if decision.word in ("clear", "lean") and rates.over(best, second).ratio < _FASTER:
+        return f"{title} is as fast as {title_of(second)}: {ratios}. {_cost(rates, best, second)}".rstrip()
+    match decision.word:
+        case "clear":
+            head = f"{title} is the fastest: {ratios}."
+        case "lean":
+            head = f"{title} is probably the fastest: {ratios}."
+        case "toss-up":
+            head = f"{title} or {title_of(second)}: it hardly matters. {title} is {ratios}."
+        case "measure first":
+            head = f"Measure {decision.worth_knowing} first: {title} may be the fastest, {ratios}."
+    return f"{head} {_cost(rates, best, second)}".rstrip()
+
+
+def _cost(rates: Rates, best: str, second: str) -> str:
+    """What a token costs with the best, where it has other GPUs."""
+    own, its = rates.gpus[best], rates.gpus[second]
+    if own == its:
+        return ""
+    cost = own / its / rates.over(best, second).ratio - 1.0
+    if abs(cost) < _AS_MUCH:
+        much = "about as much as"
+    else:
+        much = f"{percent(abs(cost))} {'more' if cost > 0.0 else 'less'} than"
+    return f"On {format_count(own)} GPUs for {format_count(its)}, a token costs {much} with {title_of(second)}."
+
+
+def how_sure(decision: Decision[Choice], rates: Rates) -> str:
+    """How sure a choice is: in how many draws it is faster than the next, and what it loses to the best."""
+    if decision.runner_up is None:
+        return ""
+    best, second, loss = decision.chosen[0], decision.runner_up[0], percent(decision.loss.mean)
+    first = decision.worth_knowing
+    if decision.word == "measure first" and first is not None:
+        saved = f"{100.0 * decision.gain_of_knowing[first]:.0f}"
+        return f"to decide now loses {loss} on average; to know {first} first saves {saved} of these"
+    over = rates.over(best, second)
+    said = f"faster than {title_of(second)} in {_in_100(over.probability_faster or 0.0)}"
+    if over.probability_cheaper is not None and rates.gpus[best] != rates.gpus[second]:
+        said += f", cheaper a token in {round(100 * over.probability_cheaper)}"
+    if decision.word == "toss-up":
+        its = percent(decision.losses[decision.runner_up])
+        return f"{said}; on average {loss} behind what perfect knowledge would choose, {title_of(second)} {its}"
+    return (
+        f"{said}; on average {loss} behind what perfect knowledge would choose"
+        if decision.loss.mean >= _TOLD_LOSS
+        else said
     )
-    return Verdict(
-        subject, best, decided.over, decided.probability, decided.decided, sentence, evidence.doubts, evidence.summary
-    )
+
+
+def worth_measuring(decision: Decision[Any]) -> str:
+    """What to measure first, and what it gains to know it before deciding; empty where nothing gains."""
+    ranked = sorted(decision.gain_of_knowing.items(), key=lambda each: -each[1])
+    told = [(name, gain) for name, gain in ranked if gain >= _TOLD_GAIN]
+    if not told:
+        return ""
+    (first, gain), *others = told
+    rest = "".join(f", {name} {percent(each)}" for name, each in others)
+    return f"{first} first: to know it before deciding gains {percent(gain)}{rest}"
+
+
+def _turns(decision: Decision[Choice], bounds: Sequence[Bound]) -> str:
+    """The condition under which the runner-up is faster than the best."""
+    if not bounds or decision.runner_up is None:
+        return ""
+    conditions = " and ".join(map(str, bounds))
+    return f"{title_of(decision.runner_up[0])} is faster than {title_of(decision.chosen[0])} only if {conditions}"
+
+
+def percent(share: float) -> str:
+    """``9 %``."""
+    return f"{100.0 * share:.0f} %"
+
+
+def _in_100(share: float) -> str:
+    return f"{round(100 * share)} of 100 draws"
+
+
+def title_of(name: str) -> str:
+    """The name by which a person knows a strategy."""
+    return strategies.ALL.named(name).title
 
 
 def no_room(subject: str, why: str) -> str:
     """The sentence if the subject does not fit."""
-    return f"No room for {strategies.ALL.named(subject).title}: {why}."
+    return f"No room for {title_of(subject)}: {why}."
 
 
 def stands_alone(subject: str) -> str:
     """The sentence if no other strategy is compared."""
-    return f"{strategies.ALL.named(subject).title} stands alone: give --strategies to hold it against others."
-
-
-def template(evidence: RatioEvidence, contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> str:
-    """The verdict's sentence with fields for its numbers, for :func:`ssdsim.answers.evidence.filled`.
-
-    ``more_per_gpu`` is the relative difference of tokens/s per GPU from the decisive rival's.
-    """
-    told = _rivals_to_name(contest)
-    return evidence.template(contest, told, _head(contest, subject, gpus), _clause(contest, told, subject, gpus))
+    return f"{title_of(subject)} stands alone: give --strategies to hold it against others."
 
 
 def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -118,109 +256,3 @@ def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
     first = strategies.ALL.named(subject).rival
     others = [name for name in reversed(names) if name != subject]
     return tuple(sorted(others, key=lambda name: name != first))
-
-
-def called_together(names: Sequence[str]) -> str:
-    """``SD and AR``, or the first and the number of many."""
-    first, *others = [strategies.ALL.named(name).title for name in names]
-    if len(others) > _NAMED:
-        return f"{first} and {len(others)} others"
-    return " and ".join([", ".join([first, *others[:-1]]), *others[-1:]])
-
-
-def _rivals_to_name(contest: Contest[str]) -> Sequence[str]:
-    """The rivals to name: the one that decides, or the fastest of the undecided ones."""
-    if contest.decided or not contest.open:
-        return [contest.decisive_rival]
-    fastest = sorted(contest.open, key=lambda rival: contest.over[rival].ratio)[:_NAMED]
-    return [rival for rival in contest.open if rival in fastest]
-
-
-def _head(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> tuple[str, str]:
-    """The answer for latency, and an addition if the answer for the cost of a token differs."""
-    if contest.outcome == "loses":
-        return "No", ""
-    rival = contest.decisive_rival
-    versus, share = contest.over[rival], gpus[rival] / gpus[subject]
-    ends = {ratio * share >= 1.0 for ratio in (versus.ratio, versus.lowest, versus.highest) if ratio is not None}
-    if ends == {True}:
-        return "Yes", ""
-    return "Yes for latency", ", no for cost" if ends == {False} else ", undecided for cost"
-
-
-def _clause(contest: Contest[str], told: Sequence[str], subject: str, gpus: Mapping[str, float]) -> str:
-    title, own_gpus = strategies.ALL.named(subject).title, gpus[subject]
-    places = list(contest.over)
-
-    def held(rival: str) -> str:
-        at, same = places.index(rival), gpus[rival] == own_gpus
-        bounds = f" (95 %: {field(at, 'low')}-{field(at, 'high')})" if contest.over[rival].interval else ""
-        devices = (
-            f"the same {format_count(own_gpus)} GPUs"
-            if same
-            else f"{format_count(own_gpus)} GPUs against {format_count(gpus[rival])}"
-        )
-        return f"{field(at, 'ratio')}x {literally(strategies.ALL.named(rival).title)}{bounds} on {devices}"
-
-    said = f"{literally(title)} is {' and '.join(map(held, told))}"
-    if not contest.decided:
-        others = len(contest.open) - len(told)
-        return f"{said} (and open against {others} more)" if others > 0 else said
-    rival = contest.decisive_rival
-    if contest.outcome == "loses":
-        faster = "as fast" if f"{contest.over[rival].ratio:.2f}" == "1.00" else "faster"
-        return f"{said}; {literally(strategies.ALL.named(rival).winner_name)} is {faster}"
-    if _per_gpu(contest, subject, gpus) >= 0.0:
-        return f"{said}, {{more_per_gpu:.0%}} more tokens/s per GPU"
-    return f"{said}, so {{more_per_gpu:.0%}} fewer tokens/s per GPU"
-
-
-def _per_gpu(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> float:
-    """The subject's relative gain in tokens/s per GPU over its decisive rival."""
-    rival = contest.decisive_rival
-    return contest.over[rival].ratio * gpus[rival] / gpus[subject] - 1.0
-
-
-_LOOKED_AT = (1, 3)  # beside the default, where a long draft does not pay: each costs some milliseconds
-_RIVALS = 2  # the fastest ones
-_Rate = tuple[float, int]
-"""Tokens/s and their K."""
-
-
-def other_k(configuration: Configuration, verdict: Verdict, estimates: Mapping[str, Estimate]) -> str:
-    """``K 6 is only the default``, and who leads with each strategy at its best K, if that is another strategy.
-
-    Empty if K was given, follows from something else, or has no known cost (without hardware).
-    """
-    settings = configuration.settings
-    if configuration.site is None or "k" not in settings or settings.source("k") != DEFAULT or not verdict.over:
-        return ""
-    now = {name: (float(each.tokens_per_second), int(settings["k"])) for name, each in estimates.items()}
-    subject, rivals = verdict.subject, sorted(verdict.over, key=now.__getitem__)[-_RIVALS:]
-    best = _at_the_best_k(configuration, {name: now[name] for name in (subject, *rivals)})
-    default = f"K {settings['k']} is only the default"
-    before, after = (max(rivals, key=rates.__getitem__) for rates in (now, best))
-    if (now[subject] > now[before]) == (best[subject] > best[after]):
-        return f"{default}; ssdsim recommend searches it."
-    ratio = best[subject][0] / best[after][0]
-    turned = f"{_at(subject, best)} is {ratio:.2f}x {_at(after, best)}"
-    return f"{default}, and turns this: {turned}; ssdsim recommend searches it."
-
-
-def _at(name: str, rates: Mapping[str, _Rate]) -> str:
-    strategy = strategies.ALL.named(name)
-    return f"{strategy.title} at K {rates[name][1]}" if strategy.drafts else strategy.title
-
-
-def _at_the_best_k(configuration: Configuration, now: Mapping[str, _Rate]) -> dict[str, _Rate]:
-    """Each strategy's rate at the best of some Ks and the one that it has ``now``."""
-    best = dict(now)
-    for k in _LOOKED_AT:
-        with suppress(InputError):  # this K is not possible here
-            question = Question.of({**configuration.given_options, "k": k})
-            for name in now:
-                if "k" in configuration.scenarios[name].reads:
-                    with suppress(InputError):
-                        rates = [float(each.estimate.tokens_per_second) for each in question.scenarios(name)]
-                        best[name] = max(best[name], (max(rates), k))
-    return best

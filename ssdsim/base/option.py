@@ -87,7 +87,9 @@ class Option(Record, kw_only=True):
     logarithmic axis. ``symbol`` is its name in formulas, if it has another one there. ``plausible`` is the range of
     values of real pairs, for a default that nobody measured. Help lists it below ``section``, or else below its
     strategy or drafter. The first page of help shows the options of the greatest ``prominence``, and never those of 0.
-    ``example`` is a value for help, if the default shows none.
+    ``example`` is a value for help, if the default shows none. ``unsaid`` is a word that leaves the value to the
+    answer, as if nobody gave it; ``default`` is then the value of answers that do not choose, and ``default_note`` says
+    what others do.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Option(Record, kw_only=True):
     section: Section | None = None
     prominence: int = 0
     example: str = ""
+    unsaid: str = ""
 
     @cached_property
     def spelling(self) -> str:
@@ -125,7 +128,7 @@ class Option(Record, kw_only=True):
     @property
     def help(self) -> str:
         """The line of help: the description and the default."""
-        shown = self.default_note if self.default is None else self.default
+        shown = self.default_note if self.default is None or self.unsaid else self.default
         shown = ",".join(shown) if isinstance(shown, tuple) else shown
         return self.help_text(f"default: {shown}" if shown != "" and shown is not False else "")
 

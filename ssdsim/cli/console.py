@@ -23,6 +23,7 @@ UNLABELLED = " " * len("Verdict  ")
 
 
 _SHAPES = re.compile(r"\d[\d.x]*")
+_WITH_UNIT, _UNBROKEN = re.compile(r"(\d) (%|ms\b|GPUs?\b)"), "\xa0"
 
 
 class _Console(Console):
@@ -71,9 +72,10 @@ def print_labelled(out: Console, label: str, text: str, style: str = "", label_s
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines that break at blanks alone: an option or a path stays whole."""
+    """Lines that break at blanks alone: an option or a path stays whole, and a number with its unit."""
     wrapper = textwrap.TextWrapper(max(20, width), break_long_words=False, break_on_hyphens=False)
-    return [line for each in text.splitlines() for line in wrapper.wrap(each) or [""]]
+    kept = _WITH_UNIT.sub(f"\\1{_UNBROKEN}\\2", text)
+    return [line.replace(_UNBROKEN, " ") for each in kept.splitlines() for line in wrapper.wrap(each) or [""]]
 
 
 def print_each(label: str, lines: Iterable[str], style: str) -> None:

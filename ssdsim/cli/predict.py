@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from ssdsim.answers.decision import RULES, Rule
 from ssdsim.answers.predict import PredictSolver, predict
-from ssdsim.cli.options import Verb, common_options, rare_option, scenario_options
+from ssdsim.cli.options import Verb, common_options, explain_option, rare_option, scenario_options
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 
@@ -20,14 +21,18 @@ from ssdsim.cli.progress import progress_bar
 )
 @scenario_options
 @rare_option("--solver", type=click.Choice(["auto", "closed", "mc", "des"]), default="auto", show_default=True)
+@rare_option("--rule", type=click.Choice(RULES), default=RULES[0], show_default=True, help="that chooses the fastest")
+@explain_option
 @common_options
-def command(solver: PredictSolver, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
-    """Predict strategies (AR, SD, SSD) and say whether the subject, SSD, is worth its GPU.
+def command(
+    solver: PredictSolver, rule: Rule, explain: bool, as_json: bool, seed: int, quiet: bool, **options: Any
+) -> None:
+    """Predict strategies (AR, SD, SSD), each at its own best K, and say which is the fastest and how sure that is.
 
     Times are priced on a hardware profile, or are unit-free with --t-sd, --t-p and --t-b.
     """
     with progress_bar("predict", "rounds", quiet) as progress:
-        prediction = predict(seed=seed, solver=solver, progress=progress, **options)
+        prediction = predict(seed=seed, solver=solver, rule=rule, progress=progress, **options)
     if as_json:
         from ssdsim.answers.predict import as_json as prediction_json
 
@@ -35,4 +40,4 @@ def command(solver: PredictSolver, as_json: bool, seed: int, quiet: bool, **opti
         return
     from ssdsim.cli.render_prediction import print_prediction
 
-    print_prediction(prediction, quiet)
+    print_prediction(prediction, explain, quiet)

@@ -2,64 +2,137 @@
 
 from __future__ import annotations
 
-from rich.columns import Columns
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
-from ssdsim import strategies
 from ssdsim.answers.columns import TITLED
-from ssdsim.answers.evidence import inputs_text
+from ssdsim.answers.evidence import inputs_text, standing_text, value_text
 from ssdsim.answers.predict import Prediction
-from ssdsim.answers.verdict import called_together
+from ssdsim.answers.verdict import percent, title_of, worth_measuring
+from ssdsim.base.option import spelled
 from ssdsim.base.settings import GIVEN
-from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins, print_warnings
+from ssdsim.cli.console import UNLABELLED, print_labelled, print_origins, print_warnings
+from ssdsim.cli.screen import print_screen, screen
 from ssdsim.cli.tables import TextTable
+from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.configuration import Configuration
 from ssdsim.question.engines import Engine
+from ssdsim.question.options import ALL
+from ssdsim.question.standing import ACCEPTANCE, HITS
 from ssdsim.rounds.round import PART_TITLES, PARTS, Estimate
 
+_CALLED = {"alpha": ACCEPTANCE, "p_hit": HITS}
+_MOVES = 0.05  # of a round or of the passes' time: what is less cannot move the answer by more
 BAR_WIDTH = 56
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below
 _STYLES = {"verify": "blue", "draft": "yellow", "communicate": "magenta", "fallback": "red", "host": "bright_black"}
 _BLOCKS = {"verify": "█", "draft": "▓", "communicate": "▒", "fallback": "░", "host": "▪"}
 
 
-def print_prediction(prediction: Prediction, quiet: bool) -> None:
-    """The strategies, where a round's time goes, the verdict and the provenance."""
-    out = console()
-    out.print(prediction.display.title, style="bold")
-    out.print(_table(prediction))
-    out.print()
-    _print_round_bars(prediction, out)
-    out.print()
-    verdict = prediction.verdict
-    colour = "green" if verdict.decided and verdict.best == verdict.subject else "yellow"
-    print_labelled(out, "Verdict  ", f"{_not_there(prediction)}{verdict.sentence}", colour, "bold")
-    if verdict.probability_best is not None:
-        others = called_together(list(verdict.over))
-        faster = f"P({title_of(verdict.subject)} faster than {others}) = {verdict.probability_best:.2f}"
-        rest = f"; not known: {verdict.doubts_told}" if verdict.doubts_told else ""
-        print_labelled(out, UNLABELLED, faster + rest)
-    if prediction.other_k:
-        print_labelled(out, UNLABELLED, prediction.other_k)
-    _print_notes(prediction, out)
+def print_prediction(prediction: Prediction, explain: bool, quiet: bool) -> None:
+    """The answer on a first screen; with ``explain`` all that it rests on below."""
+    measure = worth_measuring(prediction.decision)
+    lines = {
+        "How sure": prediction.verdict.sure,
+        "Turns": prediction.verdict.turns,
+        "Why": "" if (prediction.verdict.turns or measure) and not explain else _why(prediction),
+        "Assumed": _assumed(prediction),
+        "Measure": measure,
+        "Prompts": prediction.prompts.removeprefix("prompts "),
+        "No room": "; ".join(_without_room(prediction)),
+        "Next": "" if explain else _next(prediction),
+    }
+    print_screen(_headline(prediction), _first_table(prediction), lines, title=_asked(prediction.configuration))
+    if explain:
+        _print_explained(prediction)
     configuration = prediction.configuration
-    told = configuration.telling_warnings
+    told = (
+        configuration.warnings if explain else [each for each in configuration.telling_warnings if not _is_told(each)]
+    )
     print_warnings(configuration.warnings, quiet, configuration.share_beyond_timings, told)
+
+
+def _is_told(warning: str) -> bool:
+    """Say whether a warning adds nothing to the line on what is assumed."""
+    return warning.startswith(("acceptance of ", "acceptance was published ", "no acceptance of "))
+
+
+def _asked(configuration: Configuration) -> str:
+    """The models, the place and the workload."""
+    context = "" if configuration.site is None else f", context {configuration.settings['context']}"
+    return f"{configuration.place}{context}; batch {configuration.settings['b']}"
+
+
+def _headline(prediction: Prediction) -> str:
+    return f"{_not_there(prediction)}{prediction.verdict.sentence}"
+
+
+def _first_table(prediction: Prediction) -> list[tuple[str, ...]]:
+    """A row a strategy: what a user gets, how many GPUs it takes, and its K."""
+    rates, per = prediction.rates, "s" if prediction.unit == "s" else "T_v"
+    likely = () if prediction.draws is None else ("likely",)
+    table: list[tuple[str, ...]] = [("", f"tokens/{per} a user", *likely, "GPUs", "drafts")]
+    for name, scenario in prediction.configuration.scenarios.items():
+        ends = rates.likely(name)
+        between = () if ends is None else ("-".join(_rate(each / scenario.batch) for each in ends),)
+        k = scenario.strategy.lookahead(scenario.settings)
+        shown, gpus = _rate(rates.shown(name) / scenario.batch), format_count(scenario.gpus)
+        table.append((title_of(name), shown, *between, gpus, f"K {k}" if scenario.strategy.drafts else "-"))
+    return table
+
+
+def _rate(tokens: float) -> str:
+    """Three digits; of what is above 100 all before the point."""
+    return f"{tokens:.0f}" if tokens >= 100.0 else f"{tokens:.3g}"
+
+
+def _why(prediction: Prediction) -> str:
+    """What a round of the best and of the next yields, and how long it takes."""
+    decision, scale, unit = prediction.decision, *((1e3, "ms") if prediction.unit == "s" else (1.0, "T_v"))
+    if decision.runner_up is None:
+        return ""
+    said, tokens = [], " tokens a round"
+    for name, _ in (decision.chosen, decision.runner_up):
+        e = prediction.estimates[name]
+        round_s, draft = float(e.round_s), float(e.breakdown_s["draft"])
+        drafting = f" ({percent(draft / round_s)} drafting)" if draft > _MOVES * round_s else ""
+        said.append(
+            f"{title_of(name)} {float(e.tokens_per_round):.2f}{tokens} of {scale * round_s:.3g} {unit}{drafting}"
+        )
+        tokens = ""
+    return ", ".join(said)
+
+
+def _assumed(prediction: Prediction) -> str:
+    """What the answer takes for acceptance and hits, and who says so."""
+    told: dict[str, dict[str, None]] = {}
+    for each in prediction.configuration.inputs:
+        if each.what in prediction.seen and each.is_open:
+            what = f"{each.what} {'-'.join(f'{end:.2g}' for end in prediction.seen[each.what])}"
+        else:
+            what = f"{_CALLED.get(each.name, ALL[each.name].axis)} {value_text(each)}"
+        told.setdefault("nobody measured yours" if each.standing == "placeholder" else standing_text(each), {})[
+            what
+        ] = None
+    return "; ".join(f"{' and '.join(values)}: {standing}" for standing, values in told.items())
+
+
+def _without_room(prediction: Prediction) -> list[str]:
+    return [why for why in prediction.configuration.no_room.values() if why not in prediction.verdict.sentence]
+
+
+def _next(prediction: Prediction) -> str:
+    site = prediction.configuration.site
+    searched = "" if site is None else f"ssdsim recommend --gpus {site.profile.device.count}".ljust(31)
+    return f"{searched}--explain: rounds, ranges, sources"
 
 
 def _not_there(prediction: Prediction) -> str:
     """The caveat before a verdict on a strategy that the engine does not have, where a user named the engine."""
-    settings, subject = prediction.configuration.settings, prediction.verdict.subject
+    settings, best = prediction.configuration.settings, prediction.verdict.best
     named = {name: settings[name] for name in ("engine", "drafter") if settings.source(name) == GIVEN}
     engine = Engine.of(named)
-    return f"{engine.called} does not run {title_of(subject)} so; if it did: " if engine.lacks(subject) else ""
-
-
-def title_of(name: str) -> str:
-    """The name by which a person knows a strategy."""
-    return strategies.ALL.named(name).title
+    return f"{engine.called} does not run {title_of(best)} so; if it did: " if engine.lacks(best) else ""
 
 
 def _table(prediction: Prediction) -> TextTable:
@@ -73,6 +146,9 @@ def _table(prediction: Prediction) -> TextTable:
 
 def _print_round_bars(prediction: Prediction, out: Console) -> None:
     """A bar a strategy, its parts beside it, or below it in a narrow terminal."""
+    from rich.columns import Columns  # here, because a first screen has no bars, and starts faster
+    from rich.padding import Padding
+
     longest = max(float(e.round_s) for e in prediction.estimates.values())
     scale, unit = (1e3, "ms") if prediction.unit == "s" else (1.0, "T_v")
     legends = {name: _legend(estimate, scale) for name, estimate in prediction.estimates.items()}
@@ -114,11 +190,32 @@ def print_shared(configuration: Configuration, out: Console) -> bool:
     return bool(shared)
 
 
+def _print_explained(prediction: Prediction) -> None:
+    """Every column, where a round's time goes, what else was found out, and what it rests on."""
+    out = screen()
+    out.print()
+    out.print(_table(prediction))
+    out.print()
+    _print_round_bars(prediction, out)
+    out.print()
+    _print_decision(prediction, out)
+    _print_notes(prediction, out)
+
+
+def _print_decision(prediction: Prediction, out: Console) -> None:
+    """Each strategy's settings and loss, and what other rules choose."""
+    decision = prediction.decision
+    for name, key in decision.best_of.items():
+        settings = ", ".join(f"{spelled(option)} {value}" for option, value in key[1])
+        lost = f"loses {percent(decision.losses[key])} on average, best in {percent(decision.best_in[name])} of draws"
+        print_labelled(out, UNLABELLED, f"{title_of(name)}: {settings + '; ' if settings else ''}{lost}", "dim")
+    others = {by: name for by, (name, _) in decision.by_rule.items() if by != decision.rule}
+    said = ", ".join(f"{by} {title_of(name)}" for by, name in others.items())
+    print_labelled(out, "Rule     ", f"{decision.rule}; others choose: {said}", "dim")
+
+
 def _print_notes(prediction: Prediction, out: Console) -> None:
     configuration = prediction.configuration
-    for reason in configuration.no_room.values():
-        if reason not in prediction.verdict.sentence:
-            print_labelled(out, UNLABELLED, reason, "yellow")
     caching = [e for e in prediction.estimates.values() if e.p_hit is not None]
     for e in caching:
         whose = f"{title_of(e.strategy)}: " if len(caching) > 1 else ""

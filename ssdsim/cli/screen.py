@@ -43,7 +43,6 @@ def print_screen(
     out = screen()
     if title:
         _print_wrapped(out, title, "dim")
-        out.print()
     _print_wrapped(out, headline, style)
     if table:
         out.print()

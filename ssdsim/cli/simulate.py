@@ -13,13 +13,14 @@ from ssdsim.answers.evidence import inputs_text
 from ssdsim.answers.simulation.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
 from ssdsim.answers.simulation.statistics import MOST_ROUNDS, InTurn
 from ssdsim.answers.simulation.trace import Trace
+from ssdsim.answers.verdict import title_of
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.options import Verb, common_options, output_option, rare_option, scenario_options
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
-from ssdsim.cli.render_prediction import print_shared, title_of
+from ssdsim.cli.render_prediction import print_shared
 from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OutputFile
 from ssdsim.question.comparison_options import MOST_OUTPUT_TOKENS

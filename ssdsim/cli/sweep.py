@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ssdsim.answers.columns import over, own, own_columns
 from ssdsim.answers.sweep import at_best_k, frame, over_best_k, pairs_over_best_k, swept
 from ssdsim.answers.sweep_plan import MOST_DRAWS, PRESETS, GridPlan, effective, number_columns, plan_of
-from ssdsim.answers.verdict import rivals
+from ssdsim.answers.verdict import rivals, title_of
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
@@ -34,7 +34,6 @@ from ssdsim.cli.options import (
 )
 from ssdsim.cli.output import echo_json, print_out
 from ssdsim.cli.progress import kept_in, progress_bar
-from ssdsim.cli.render_prediction import title_of
 from ssdsim.cli.tables import TextTable
 from ssdsim.question.engines import subject_among
 from ssdsim.question.options import members

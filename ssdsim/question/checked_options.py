@@ -53,7 +53,8 @@ class GridPart(Record):
         """Whether each value sets its own option only: None sets none, and a range sets ``ranges``, too."""
         values = [(name, value) for name, of in self._lists() for value in of]
         return not any(
-            value is None or name == "ranges" or (isinstance(value, str) and name in ranged()) for name, value in values
+            _is_unsaid(name, value) or name == "ranges" or (isinstance(value, str) and name in ranged())
+            for name, value in values
         )
 
     def columns(self) -> dict[str, Column[Any]]:
@@ -83,7 +84,13 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
 def _named(given: Mapping[str, Any]) -> dict[str, Any]:
     """The given options, names checked. A rate given as a range becomes the rate and an entry of ``ranges``."""
     check_names(given)
-    return with_ranges({name: as_python(value) for name, value in given.items() if value is not None})
+    said = {name: as_python(value) for name, value in given.items() if not _is_unsaid(name, value)}
+    return with_ranges(said)
+
+
+def _is_unsaid(name: str, value: Any) -> bool:
+    """Say whether an option is as good as not given: by None, or by a word that leaves it to the answer."""
+    return value is None or (isinstance(value, str) and value != "" and value == ALL[name].unsaid)
 
 
 def _checked(name: str, value: Any) -> Any:

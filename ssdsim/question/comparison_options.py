@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ssdsim import strategies
-from ssdsim.base.kinds import SHARE, Flag, Member, Name, Number, OneOf, OneOrByPosition, Whole
+from ssdsim.base.kinds import SHARE, Flag, Member, Name, Number, NumberOrWord, OneOf, OneOrByPosition, Whole
 from ssdsim.base.kinds_of_lists import Names, Ranges
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section, searched_choice
 from ssdsim.strategies import drafters
@@ -57,8 +57,10 @@ WHOM = (
         section=Section.START,
         prominence=7,
         default=6,
-        kind=Whole(most=1_000),
+        kind=NumberOrWord(Whole(most=1_000), "auto"),
+        unsaid="auto",
         about="lookahead K: drafted tokens that a round verifies",
+        default_note="auto: each strategy's own best",
         axis="lookahead K (tokens)",
         spellings=("--num-speculative-tokens",),
         symbol="K",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -22,7 +22,7 @@ from ssdsim.pricing.step import PassKey, moved_by_warnings
 from ssdsim.question.engines import engine_warnings
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.options import ALL, effective_options, members
-from ssdsim.question.question import Question
+from ssdsim.question.question import OWN_BEST, Question
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.spellings import any_spelling
 from ssdsim.question.standing import TokenInput, of_all
@@ -59,7 +59,7 @@ class Configuration(Displayable, Record):
     def shape(self) -> str:
         """The batch and how it speculates, in words."""
         v = self.settings
-        words = [f"batch {v['b']}", *([f"K {v['k']}"] if "k" in v else [])]
+        words = [f"batch {v['b']}", *([f"K {v['k']}"] if "k" in v and v["k"] != ALL["k"].unsaid else [])]
         if "pair" in v and "alpha" in v and v.source("alpha") != GIVEN:
             words.append(f"acceptance {v['pair']}")
         elif "acceptance" in v or "alpha" in v:
@@ -209,37 +209,48 @@ def configure(**given: Unpack[Options]) -> Configuration:
         room.
     """
     question = Question.of(given)
+    return configured(question, given, lambda name: fastest_first(list(question.scenarios(name))))
+
+
+def configured(
+    question: Question, given: Mapping[str, Any], best_first: Callable[[str], Sequence[Scenario]]
+) -> Configuration:
+    """The configuration of a question, of whose strategies ``best_first`` gives the scenarios, the chosen one first."""
     scenarios: dict[str, Scenario] = {}
     no_room: dict[str, str] = {}
     settings, reads = question.settings, set(question.reads)
     for name in question.names:
         try:
-            listed = list(question.scenarios(name))
+            listed = best_first(name)
         except DoesNotFit as error:
             no_room[name] = str(error)
             continue
-        scenarios[name] = fastest(listed)
+        scenarios[name] = listed[0]
         settings = settings.with_derived(scenarios[name].settings)
         reads.update(*(each.reads for each in listed))
     if not scenarios:
         raise DoesNotFit(no_room[question.subject])
-    said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
-    shaping = settings.restricted_to(reads & effective_options(settings, said).keys(), question.idle - reads)
     said_of_engine = {name: settings[name] for name in ("engine", "drafter") if settings.source(name) == GIVEN}
+    if settings.source("k") == OWN_BEST:
+        settings.settle("k", max(int(each.settings["k"]) for each in scenarios.values()), OWN_BEST)
     warnings, pair = question.warnings(scenarios, settings), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}
     warnings = (*warnings, *engine_warnings(sharing, said_of_engine))
+    if settings.source("k") == OWN_BEST:
+        settings.settle("k", ALL["k"].unsaid, OWN_BEST)
+    said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
+    shaping = settings.restricted_to(reads & effective_options(settings, said).keys(), question.idle - reads)
     kept = {name: value for name, value in given.items() if value is not None}
     return Configuration(
         shaping, question.subject, scenarios, no_room, question.site, warnings, pair, frozenset(reads), kept
     )
 
 
-def fastest(scenarios: Sequence[Scenario]) -> Scenario:
-    """The scenario of most tokens/s, the first of equals."""
-    return (
-        max(scenarios, key=lambda each: float(each.estimate.tokens_per_second)) if len(scenarios) > 1 else scenarios[0]
-    )
+def fastest_first(scenarios: list[Scenario]) -> list[Scenario]:
+    """The scenario of most tokens/s first, the first of equals, then the others."""
+    if len(scenarios) == 1:
+        return scenarios
+    return sorted(scenarios, key=lambda each: -float(each.estimate.tokens_per_second))
 
 
 def rescaled(configuration: Configuration, name: str, drift: Mapping[PassKey, float]) -> Scenario:

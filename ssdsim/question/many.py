@@ -164,7 +164,7 @@ class DrawnRates:
     """
 
     def __init__(self, errors: TimingErrors) -> None:
-        self._errors = errors
+        self.errors = errors
         self._drawn: dict[int, tuple[Any, Mapping[str, Seconds]]] = {}  # by a price that is kept, too, and so its id
 
     def __call__(self, rows: ScenarioTable) -> Draws:
@@ -180,7 +180,7 @@ class DrawnRates:
         factor = np.asarray(estimate(rows).tokens_per_second)[..., None] / median(at_values)[:, None]
         if not any(each.open for each in rows.known):
             return at_values * factor
-        over_draws = [tile(each.over_ranges(self._errors), self._errors.draws) for each in rows.known]
+        over_draws = [tile(each.over_ranges(self.errors), self.errors.draws) for each in rows.known]
         over_ranges = select(stack(over_draws, rows.strategy.free_running), rows.known_of)
         return self._under(rows, self._over_ranges(rows, seconds), over_ranges) * factor
 
@@ -188,9 +188,9 @@ class DrawnRates:
         """The drawn steps as the looks over the ranges of tokens move their prices."""
         if not rows.strategy.ragged:
             return seconds
-        at_looks = [each.at_looks(self._errors).changes for each in rows.known]
+        at_looks = [each.at_looks(self.errors).changes for each in rows.known]
         over, expected = _seconds_over(rows, at_looks), _seconds(rows)
-        look_of = ENDS + np.arange(self._errors.draws) % LOOKS
+        look_of = ENDS + np.arange(self.errors.draws) % LOOKS
 
         def times(name: str) -> Array:
             """The factor by which a step takes longer, a row a scenario and a column a draw."""
@@ -200,16 +200,22 @@ class DrawnRates:
 
         return {name: drawn * times(name) for name, drawn in seconds.items()}
 
+    def of_timings(self, scenario: Scenario) -> Draws:
+        """Tokens/s of a scenario where timings alone err, around its prediction."""
+        drawn_round = replace(scenario.round, seconds=self.steps(scenario.priced))
+        alone = np.asarray(scenario.strategy.mean_round(drawn_round).tokens_per_second)
+        return centred_on(float(scenario.estimate.tokens_per_second), np.broadcast_to(alone, self.errors.draws))
+
     def steps(self, price: Priced) -> Mapping[str, Seconds]:
         """Seconds of each step under each draw."""
         if id(price) not in self._drawn:
-            self._drawn[id(price)] = price, {name: step.sample(self._errors) for name, step in price.steps.items()}
+            self._drawn[id(price)] = price, {name: step.sample(self.errors) for name, step in price.steps.items()}
         return self._drawn[id(price)][1]
 
     def _under(self, rows: ScenarioTable, seconds: Mapping[str, Seconds], averages: Averages) -> Draws:
-        moved = drawn(averages, _moves(rows), self._errors)
+        moved = drawn(averages, _moves(rows), self.errors)
         tokens_per_second = rows.strategy.mean_round(_round(rows, seconds, moved, (None,))).tokens_per_second
-        return np.broadcast_to(np.asarray(tokens_per_second), (len(rows), self._errors.draws))
+        return np.broadcast_to(np.asarray(tokens_per_second), (len(rows), self.errors.draws))
 
 
 def _round(rows: ScenarioTable, seconds: Mapping[str, Seconds], averages: Averages, axes: tuple[None, ...]) -> Round:
@@ -252,16 +258,9 @@ class RateDraws(Record):
     def of(cls, scenario: Scenario, errors: TimingErrors, rates: DrawnRates | None = None) -> RateDraws:
         """Draws of tokens/s of a scenario; ``rates``, of the same errors, may know its price's draws."""
         of_errors = rates or DrawnRates(errors)
-        joint = of_errors(ScenarioTable.of([scenario]))[0]
-        rate, drawn_round = (
-            float(scenario.estimate.tokens_per_second),
-            replace(scenario.round, seconds=of_errors.steps(scenario.priced)),
-        )
-        alone = np.asarray(scenario.strategy.mean_round(drawn_round).tokens_per_second)
-        timings = centred_on(rate, np.broadcast_to(alone, errors.draws))
-        if not scenario.known.open:
-            return cls(joint, timings)
-        return cls(joint, timings, across(ScenarioTable.of([scenario]), errors)[0])
+        row = ScenarioTable.of([scenario])
+        made = cls(of_errors(row)[0], of_errors.of_timings(scenario))
+        return replace(made, across=across(row, errors)[0]) if scenario.known.open else made
 
     def scaled(self, by: float | Draws) -> RateDraws:
         """Draws of a rate that is so many times as high; ``by`` may be a number a draw."""

@@ -47,6 +47,4 @@ def prompts_told(site: Site | None, answer: int, estimates: Mapping[str, Estimat
     served = load.ratio(estimates[name], estimates[rival])
     if max(bare / served, served / bare) < _MATTERS:
         return ""
-    size = f"{load.prompt:,} tokens to {answer:,} answered"
-    becomes = f"where requests keep coming {bare:.2f}x becomes {served:.2f}x"
-    return f"prompts ({size}) are not in this: {becomes}, and ssdsim serve prices them"
+    return f"prompts of {load.prompt:,} for {answer:,} answered make {bare:.2f}x AR {served:.2f}x: ssdsim serve"

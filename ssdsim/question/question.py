@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ssdsim import strategies
@@ -34,6 +35,8 @@ from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.strategy import Strategy
 
 T = TypeVar("T")
+OWN_BEST = "each strategy's own best"
+"""The source of a value that a search found."""
 
 
 class Contestants(Record):
@@ -89,17 +92,20 @@ class Question(Record):
     def drafter(self) -> Drafter:
         return self.contestants.drafter
 
-    def scenarios(self, name: str) -> Iterator[Scenario]:
+    def scenarios(self, name: str, turned: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Scenario]:
         """A strategy's scenario with each of its alternatives, where a word such as ``auto`` leaves a choice.
+
+        ``turned`` are options that nobody gave, with the values that a search tries.
 
         Raises
         ------
         DoesNotFit : it does not fit there.
         """
-        strategy = strategies.ALL.named(name)
-        chosen = result_of(alternatives, self.settings, strategy)
+        strategy, asked = strategies.ALL.named(name), self.settings.copy()
+        asked.settle_all({option: (value, OWN_BEST) for option, value in turned.items()})
+        chosen = result_of(alternatives, asked, strategy)
         for alternative in chosen.value:
-            settings = self.settings.copy()
+            settings = asked.copy()
             settings.settle_all(alternative)
             priced = _step(settings, price, strategy, self.site, self.drafter)
             known = _step(settings, KnownTokens, strategy, self.drafter)

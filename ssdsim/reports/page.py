@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssdsim import __version__
 from ssdsim.answers.evidence import inputs_text
-from ssdsim.answers.verdict import called_together
+from ssdsim.answers.verdict import worth_measuring
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.reports.explorer.page import scripts as explorer_scripts
@@ -146,10 +146,8 @@ def verdict_lines(study: Study) -> tuple[str, list[str]]:
     prediction = study.prediction
     verdict = prediction.verdict
     lines = [f"At {prediction.configuration.shape}; the figures show other settings."]
-    if verdict.probability_best is not None:
-        faster = f"{title_of(verdict.subject)} is faster than {called_together(list(verdict.over))}"
-        rest = f"; not known: {verdict.doubts_told}" if verdict.doubts_told else ""
-        lines.append(f"P({faster}) = {verdict.probability_best:.2f}{rest}.")
+    measure = worth_measuring(verdict.decision)
+    lines += [f"{each}." for each in (verdict.sure, verdict.turns, measure and f"Measure {measure}") if each]
     lines.append(" ".join([_gpus(study), *_hit_rates(study)]))
     refused = prediction.configuration.no_room.items()
     lines += [f"No room for {title_of(name)}: {why}." for name, why in refused if name != verdict.subject]

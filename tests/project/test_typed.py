@@ -89,7 +89,7 @@ def test_an_answer_shows_itself_at_the_prompt_and_in_a_notebook() -> None:
     assert title == "Unit-free (T_v = 1): T_SD 0.2, T_p 0.2, T_b 0.2; batch 1, K 5, alpha 0.9, jit backup"
     assert header.split()[:2] == ["tokens/T_v", "per"]
     assert [row.split()[0] for row in rows[:3]] == ["AR", "SD", "SSD"]
-    assert rows[3].startswith("Yes for latency")
+    assert rows[3].startswith("SSD is the fastest")
     page = predict._repr_html_()
     assert page.startswith("<table>")
     assert "<td>SSD</td><td>4.549</td>" in page

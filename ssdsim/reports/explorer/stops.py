@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from ssdsim.answers.decision import TIED
 from ssdsim.answers.grid import Evaluator
-from ssdsim.answers.verdict import no_room, verdict
+from ssdsim.answers.predict import judged
+from ssdsim.answers.verdict import no_room
 from ssdsim.base.intervals import Draws
 from ssdsim.base.record import Record
+from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.many import RateDraws, across, estimate
 from ssdsim.reports.explorer.space import GridAxis, Space
 from ssdsim.reports.explorer.strategy_grid import ErrorDraws, PricedPoints
@@ -58,7 +60,8 @@ def stops_of(
     sides = {name: _Side.of(space, name, evaluator, errors) for name in (space.subject, *space.rivals)}
     own = {name: tuple(each for each in of if each in space.axis(name).stops) for name, of in stops.items()}
     places = (dict(zip(own, each, strict=True)) for each in product(*own.values()))
-    return Stops(own, tuple(_sentence(space, sides, place) for place in places))
+    drawn = None if errors is None else errors.errors
+    return Stops(own, tuple(_sentence(space, sides, place, drawn) for place in places))
 
 
 class _Side(Record, eq=False):
@@ -118,7 +121,7 @@ class _Side(Record, eq=False):
         return RateDraws(self.joint[point], self.timings[point], None if self.across is None else self.across[point])
 
 
-def _sentence(space: Space, sides: Mapping[str, _Side], place: Mapping[str, Any]) -> str:
+def _sentence(space: Space, sides: Mapping[str, _Side], place: Mapping[str, Any], errors: TimingErrors | None) -> str:
     chosen: dict[str, int] = {}
     refused: dict[str, str] = {}
     for name, side in sides.items():
@@ -133,4 +136,4 @@ def _sentence(space: Space, sides: Mapping[str, _Side], place: Mapping[str, Any]
     draws = {name: sides[name].draws(point) for name, point in chosen.items()}
     told = {name: each for name, each in draws.items() if each is not None}
     estimates = {name: each.estimate for name, each in scenarios.items()}
-    return verdict(space.subject, estimates, told or None, refused, scenarios).sentence
+    return judged(space.subject, scenarios, estimates, told or None, refused, errors if told else None).sentence

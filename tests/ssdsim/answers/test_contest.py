@@ -6,10 +6,8 @@ import numpy as np
 
 from ssdsim.answers.contest import contest
 from ssdsim.answers.evidence import SURE
-from ssdsim.answers.verdict import called_together, verdict
-from ssdsim.base.intervals import Draws, centred_on
+from ssdsim.base.intervals import Draws
 from ssdsim.question.many import RateDraws
-from ssdsim.rounds.round import PARTS, Estimate
 
 NAMES = ("ar", "sd", "ssd")
 
@@ -56,18 +54,3 @@ def test_where_the_sign_turns_within_the_ranges_of_tokens_nothing_is_said() -> N
         assert contest("a", ["b"], {"a": 1.4, "b": 1.0}, {"a": a, "b": reads_none}).outcome == outcome
         mirrored = contest("b", ["a"], {"a": 1.4, "b": 1.0}, {"a": a, "b": b}).outcome
         assert mirrored == {"wins": "loses"}.get(outcome, outcome)
-
-
-def test_an_undecided_verdict_names_two_rivals_and_counts_the_others() -> None:
-    """With --strategies all it named sixteen."""
-    names = ("sd", "tree", "pearl", "minedraft", "ssd")
-    parts = dict.fromkeys(PARTS, 0.0)
-    rates = dict(zip(names, (0.97, 1.0, 0.98, 0.9, 1.0), strict=True))
-    rng = np.random.default_rng(0)
-    draws = {name: centred_on(rate, np.exp(0.3 * rng.standard_normal(200))) for name, rate in rates.items()}
-    estimates = {name: Estimate(name, 1, 4, 1.0, parts | {"verify": 1.0 / rate}) for name, rate in rates.items()}
-    found = verdict("ssd", estimates, {name: RateDraws(each, each) for name, each in draws.items()}, {})
-    assert found.sentence.startswith("Undecided: SSD is 1.02x PEARL (95 %: ")
-    assert " and 1.00x tree" in found.sentence.lower()
-    assert "(and open against 2 more)" in found.sentence
-    assert called_together(list(found.over)) == "SD and 3 others"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,12 @@ PLAUSIBLE = {name: ALL[name].plausible for name in ("alpha", "hit_c", "hit_r")}
 """Of the placeholders behind SSD and SD."""
 
 
+def ratio_of(**options: Any) -> float:
+    """SSD's tokens/s over SD's at the values that are shown."""
+    ssd, sd = (predict(**options).estimates[name] for name in ("ssd", "sd"))
+    return float(ssd.tokens_per_second / sd.tokens_per_second)
+
+
 def test_the_ends_of_placeholders_are_what_predict_says_there() -> None:
     scenarios = configure(**FIXED).scenarios
     named = {each.over: each for each in swings(scenarios["ssd"], scenarios["sd"])}
@@ -25,7 +32,7 @@ def test_the_ends_of_placeholders_are_what_predict_says_there() -> None:
     for name, (low, high) in PLAUSIBLE.items():
         swing = named[f"{low:g} to {high:g}"]
         assert swing.standing == "placeholder"
-        at_low, at_high = (predict(**FIXED, **{name: value}).verdict.over["sd"].ratio for value in (low, high))
+        at_low, at_high = (ratio_of(**FIXED, **{name: value}) for value in (low, high))
         assert (swing.low, swing.high) == pytest.approx((at_low, at_high))
     widths = [each.width for each in swings(scenarios["ssd"], scenarios["sd"])]
     assert widths == sorted(widths, reverse=True)
@@ -37,11 +44,12 @@ def test_what_is_given_is_sure() -> None:
 
 
 def test_a_pairs_rates_swing_within_their_intervals(tmp_path: Path) -> None:
-    scenarios = configure(pair=sample.written(tmp_path), b=8).scenarios
+    held: dict[str, Any] = {"b": 8, "k": 6, "f": 3}
+    scenarios = configure(pair=sample.written(tmp_path), **held).scenarios
     moved = swings(scenarios["ssd"], scenarios["sd"])
     assert moved
     assert {each.standing for each in moved} == {"measured"}
-    ratio = predict(pair=str(tmp_path / "pair.json"), b=8).verdict.over["sd"].ratio
+    ratio = ratio_of(pair=str(tmp_path / "pair.json"), **held)
     for each in moved:
         assert min(each.low, each.high) < ratio < max(each.low, each.high)
 
@@ -60,7 +68,7 @@ def test_the_bounds_hold_the_ratio_itself_where_both_ends_are_above_it(k: int) -
         "ranges": {"alpha": (0.5, 0.9)},
     }
     scenarios = configure(**options).scenarios
-    ratio = predict(**options).verdict.over["sd"].ratio
+    ratio = ratio_of(**options)
     named = {each.what: each for each in swings(scenarios["ssd"], scenarios["sd"])}
     alpha = named["acceptance rate α"]
     assert ratio < min(alpha.low, alpha.high)

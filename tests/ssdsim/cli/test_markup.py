@@ -20,7 +20,7 @@ def renamed(folder: str, name: str, old: str, into: Path) -> Path:
     return into
 
 
-@pytest.mark.parametrize("verb", ["predict --hardware", "roofline --hardware", "hardware show"])
+@pytest.mark.parametrize("verb", ["predict --explain --hardware", "roofline --hardware", "hardware show"])
 def test_a_profiles_name(verb: str, tmp_path: Path) -> None:
     path = renamed("hardware", "h100-sxm.json", "h100-sxm", tmp_path / "mine.json")
     done = asked(*verb.split(), str(path))

@@ -62,14 +62,16 @@ def test_fewer_bytes_are_faster_and_say_what_they_rest_on() -> None:
 
 
 def test_the_drafts_format_is_its_own() -> None:
-    own = answer("predict --b 1 --draft-dtype int4")["strategies"]
-    both = answer("predict --b 1 --dtype int4")["strategies"]
-    plain = answer("predict --b 1")["strategies"]
+    own = answer("predict --b 1 --k 6 --draft-dtype int4")["strategies"]
+    both = answer("predict --b 1 --k 6 --dtype int4")["strategies"]
+    plain = answer("predict --b 1 --k 6")["strategies"]
     parts = [each["sd"]["breakdown_ms"] for each in (plain, own, both)]
     assert parts[0]["draft"] > parts[1]["draft"] == pytest.approx(parts[2]["draft"])
     assert parts[0]["verify"] == parts[1]["verify"] > parts[2]["verify"]
     # a model may draft for itself in fewer bits
-    same = answer("predict --b 1 --target llama-3.1-8b --draft llama-3.1-8b --tp 1 --draft-dtype int4")["strategies"]
+    same = answer("predict --b 1 --target llama-3.1-8b --draft llama-3.1-8b --tp 1 --k 6 --draft-dtype int4")[
+        "strategies"
+    ]
     assert same["sd"]["breakdown_ms"]["draft"] < 6 * same["ar"]["breakdown_ms"]["verify"] * 0.7
 
 

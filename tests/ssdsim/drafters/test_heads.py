@@ -276,7 +276,7 @@ def test_every_card_is_of_a_drafter_that_there_is(name: str) -> None:
 
 
 def test_published_acceptance_takes_the_place_of_the_placeholder() -> None:
-    prediction = predict(**EIGHT_B, drafter="eagle3")
+    prediction = predict(**EIGHT_B, k=6, drafter="eagle3")
     settings = prediction.configuration.settings
     assert settings["draft"] == "eagle3-llama-3.1-8b"
     assert settings.source("alpha").startswith("published: eagle3-llama-3.1-8b on MT-Bench")

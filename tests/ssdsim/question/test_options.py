@@ -85,7 +85,8 @@ def test_a_record_is_whole(option: Option) -> None:
     assert option.axis
     assert option.kind.requirement
     assert option.default is None or option.checked(option.default) == option.default
-    assert not (option.default is not None and option.default_note), "a default that is a value needs no words"
+    words = option.default is not None and option.default_note and not option.unsaid
+    assert not words, "a default that is a value needs no words"
     assert option.checked(value(option)) == value(option)
 
 

@@ -57,7 +57,8 @@ def guesser() -> Iterator[Guesser]:
 
 
 def test_each_step_is_taken_once() -> None:
-    predict(b=16, p_hit=0.85)  # which imports what is imported on demand
+    held: dict[str, Any] = {"b": 16, "k": 6, "p_hit": 0.85}
+    predict(**held)  # which imports what is imported on demand
     steps = {checks.checked.__code__, place.site_of.__code__, price.price.__code__}
     taken: Counter[str] = Counter()
 
@@ -67,7 +68,7 @@ def test_each_step_is_taken_once() -> None:
 
     sys.setprofile(note)
     try:
-        predict(b=16, p_hit=0.85)
+        predict(**held)
     finally:
         sys.setprofile(None)
     assert taken == {"checked": 1, "site_of": 1, "price": 4}  # AR, SD, SSD with either fallback

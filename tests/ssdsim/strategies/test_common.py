@@ -187,10 +187,11 @@ def test_json_and_table_show_it(name: str, capsys: pytest.CaptureFixture[str]) -
     found = as_json(prediction)
     assert found["verdict"]["subject"] == name
     assert found["strategies"][name]["tokens_per_second"] > 0.0
-    print_prediction(prediction, quiet=False)
-    shown = capsys.readouterr().out
-    assert re.search(rf"^{title}\s", shown, re.M)
-    assert title in shown.split("Verdict")[1]
+    for explain in (False, True):
+        print_prediction(prediction, explain, quiet=False)
+        shown = capsys.readouterr().out
+        assert re.search(rf"^{title}\s", shown, re.M)
+        assert title in shown.splitlines()[1]
 
 
 @pytest.mark.long

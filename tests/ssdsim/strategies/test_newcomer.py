@@ -53,7 +53,7 @@ def test_it_is_predicted_and_simulated(drafter: str, b: int) -> None:
     assert list(prediction.estimates) == list(ALL_FOUR)
     assert prediction.verdict.subject == "wary"
     assert list(prediction.verdict.over) == ["sd", "ssd", "ar"]
-    assert "Wary SD is" in prediction.verdict.sentence
+    assert "Wary SD" in prediction.verdict.sentence
     assert prediction.configuration.settings["wary_k"] == 3
     for name, scenario in prediction.configuration.scenarios.items():
         run = simulate(scenario, rounds=6_000, confidence=0.999)

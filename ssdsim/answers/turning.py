@@ -1,0 +1,63 @@
+"""Where the faster of two turns, in the terms of who measures: acceptance above 0.76 and hits above 0.92."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+
+from ssdsim.base.checks import Array
+from ssdsim.base.record import Record
+
+_THRESHOLDS = 20  # looked at of each input
+_TOLD = 0.9  # of the draws that a rule has to get right
+_HALVED = 0.5  # of the errors of always saying the same that a rule may leave
+_SIMPLER = 0.03  # of the draws by which two conditions must be better than one
+
+
+class Bound(Record):
+    """A condition on an input: ``above`` or below a value."""
+
+    what: str
+    above: bool
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.what} is {'above' if self.above else 'below'} {self.value:.2g}"
+
+
+def bounds_of(wins: Array, inputs: Mapping[str, Array]) -> tuple[Bound, ...]:
+    """One or two conditions on inputs that tell where one side wins; none where no two do.
+
+    ``wins`` are the shares of draws that it wins at each place of the inputs.
+    """
+    always = max(float(wins.mean()), 1.0 - float(wins.mean()))
+    of_each = [_conditions(name, values) for name, values in inputs.items()]
+    found: list[tuple[float, tuple[Bound, ...]]] = [(0.0, ())]
+    for bounds, holds in of_each:
+        right = _right(holds, wins)
+        at = int(right.argmax())
+        found.append((float(right[at]), (bounds[at],)))
+    right_of_one, one = max(found, key=lambda each: each[0])
+    for (some, holds), (others, its) in combinations(of_each, 2):
+        right = _right((holds[:, None] * its[None]).reshape(-1, len(wins)), wins)
+        at = int(right.argmax())
+        if right[at] > right_of_one + _SIMPLER:
+            right_of_one, one = float(right[at]), (some[at // len(others)], others[at % len(others)])
+    return one if right_of_one >= max(_TOLD, 1.0 - _HALVED * (1.0 - always)) else ()
+
+
+def _right(holds: Array, wins: Array) -> Array:
+    """The share of draws in which each condition (a row) says who wins."""
+    return np.asarray(1.0 - wins.mean() + (holds @ (2.0 * wins - 1.0)) / len(wins))
+
+
+def _conditions(name: str, values: Array) -> tuple[list[Bound], Array]:
+    """Conditions, and where they hold: a row each."""
+    ordered = np.unique(values)
+    between = (ordered[1:] + ordered[:-1]) / 2.0
+    thresholds = between[:: max(1, len(between) // _THRESHOLDS)]
+    above = (values > thresholds[:, None]).astype(float)
+    bounds = [Bound(name, higher, value) for higher in (True, False) for value in thresholds.tolist()]
+    return bounds, np.concatenate([above, 1.0 - above])
