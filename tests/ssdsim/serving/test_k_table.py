@@ -218,6 +218,6 @@ def test_the_cost_that_is_said_before_long_work_counts_the_ks_that_run_for_good(
     monkeypatch.setattr("ssdsim.answers.workers.Workers.each", lambda *arguments, **room: {})
     heard: list[RunNeeds] = []
     load, batching = Load(rate=[1.0, 2.0], requests=40), Batching(k_table=table)
-    served(load, batching=batching, hears_needs=heard.append, **{**SMALL, "strategies": "ar,sd", "k": 5})
+    served(load, batching=batching, hears_needs=heard.append, **{**SMALL, "strategies": "ar,sd", "k": 5, "alpha": 0.8})
     policies_run = 2 if table is None else 3
     assert heard[0].runs == 2 * (policies_run + ks)

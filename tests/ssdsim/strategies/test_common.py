@@ -34,7 +34,7 @@ UNIT_FREE: list[dict[str, Any]] = [
 ]
 ON_HARDWARE: list[dict[str, Any]] = [
     {},
-    {"b": 16, "k": 9, "sd_draft": "separate"},
+    {"b": 16, "k": 9, "sd_draft": "separate", "alpha": 0.8},
     {"b": 4, "temperature": 0.5, "draft_gpus": 2},
 ]
 OF_REQUESTS_ALIKE = ("amusd", "swiftspec", "adaptive", "spectre")
