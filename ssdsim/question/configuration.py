@@ -62,9 +62,10 @@ class Configuration(Displayable, Record):
         words = [f"batch {v['b']}", *([f"K {v['k']}"] if "k" in v and v["k"] != ALL["k"].unsaid else [])]
         if "pair" in v and "alpha" in v and v.source("alpha") != GIVEN:
             words.append(f"acceptance {v['pair']}")
-        elif "acceptance" in v or "alpha" in v:
-            alpha = f"{v['alpha']:.4g}" if isinstance(v["alpha"], float) else v["alpha"]
-            words.append(f"acceptance {v['acceptance']}" if "acceptance" in v else f"alpha {alpha}")
+        elif "acceptance" in v:
+            words.append(f"acceptance {v['acceptance']}")
+        elif "alpha" in v:
+            words.append(f"alpha {v['alpha']:.4g}" if isinstance(v["alpha"], float) else f"alpha {v['alpha']}")
         if v.get("backup", "auto") != "auto":
             words.append(f"{v['backup']} backup")
         return ", ".join(words)

@@ -172,3 +172,8 @@ def test_a_tree_of_published_ranks_moves_with_their_acceptance(tmp_path: Path) -
         return float(made.tokens_per_round)
 
     assert tokens(alpha.middle) < tokens(alpha.middle + 1e-4) < tokens(alpha.middle) * 1.001
+
+
+def test_the_title_says_what_is_accepted_in_few_digits() -> None:
+    assert configure(**EIGHT_B, drafter="ngram").title.endswith("alpha 0.482")
+    assert configure(**EIGHT_B, acceptance="synthetic:2.5").title.endswith("acceptance synthetic:2.5")
