@@ -16,13 +16,17 @@ from ssdsim.base.intervals import Interval
 from ssdsim.cli.screen import print_screen
 from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.question import effective
-from ssdsim.question.standing import ACCEPTANCE
+from ssdsim.question.standing import ACCEPTANCE, HITS
 from ssdsim.serving.options import Slo
 from ssdsim.strategies import drafters
 from ssdsim.strategies.ar import Autoregressive
 
 _ROWS = 5  # of a table on the first screen
 _WORDS = {"clear": "clear", "lean": "lean", "toss-up": "a toss-up", "measure first": "measure first"}
+_MEASURED_BY = {
+    ACCEPTANCE: "ssdsim bench http://HOST:8000 --prompts FILE",
+    HITS: "ssdsim measure --target T --draft D --prompts FILE",
+}
 _GAINS = 0.01  # of log speed by knowing an input: what is worth a word
 _APART = 1.05  # of the best's score, of what the engine cannot run
 
@@ -32,14 +36,15 @@ def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None
     answers = [answer for answer in recommendation.answers if answer.best is not None]
     switched = _switched(recommendation.request, answers) if answers else []
     more = "rivals"
-    if every and len(answers) == 1:
+    alone = every and len(answers) == 1
+    if alone:
         headline, table = _all_headline(recommendation, answers[0]), _all_rows(answers[0])
         more = f"{max(0, len(answers[0].by_strategy) - _ROWS)} more"
     elif switched:
         headline, table = _switch_headline(recommendation.request, answers), switched
     else:
         headline, table = _headline(recommendation.request, answers), _rows(recommendation.request, answers)
-    sure = _how_sure(answers, not switched) if answers and not every else ""
+    sure = _how_sure(answers, not switched) if answers and not alone else ""
     lines = [("How sure", sure), *_lines(recommendation, answers), *_served(plan), *_no_room(recommendation)]
     lines += _next(recommendation, more)
     print_screen(headline, table, lines, words=("strategy", "run", "where", "how sure", "rests on"))
@@ -99,7 +104,7 @@ def _over_others(answer: BatchAnswer) -> str:
 def _rows(request: SearchRequest, answers: Sequence[BatchAnswer]) -> list[tuple[str, ...]]:
     ranked = {"user": (), "gpu": ("a GPU",), "cost": ("$/Mtoken",)}[request.rank]
     user = "a user" if ranked else "tokens/s a user"
-    rows: list[tuple[str, ...]] = [("in flight", "run", user, "likely", *ranked, "GPUs", "how sure")]
+    rows: list[tuple[str, ...]] = [("in flight", "run", user, "likely", *ranked, "GPUs", "how sure")] if answers else []
     for answer in _some(answers):
         best = answer.best
         assert best is not None
@@ -245,7 +250,7 @@ def _assumed(recommendation: Recommendation, answers: Sequence[BatchAnswer]) -> 
     exact = [each for each in recommendation.inputs if not each.is_open]
     said += [f"{each.what} {each.standing}" for each in exact if each.what not in ranges][:1]
     gains = [(a.decision.gain_of_knowing, a.batch) for a in answers if a.decision is not None]
-    worth = {what: [gain.get(what, 0.0) for gain, _ in gains] for what in (ACCEPTANCE, "hits")}
+    worth = {what: [gain.get(what, 0.0) for gain, _ in gains] for what in (ACCEPTANCE, HITS)}
     most = max(worth, key=lambda what: max(worth[what]))
     knowing = f"; knowing {most} gains {percents(worth[most])}" if max(worth[most]) > _GAINS else ""
     return f"{', '.join(said)}{': nobody measured yours' if placeholders else ''}{knowing}"
@@ -280,9 +285,10 @@ def _next(recommendation: Recommendation, more: str) -> Iterator[tuple[str, str]
     decisions = [answer.decision for answer in recommendation.answers if answer.decision is not None]
     if not decisions:
         return
-    gain = max((max(each.gain_of_knowing.values(), default=0.0) for each in decisions), default=0.0)
     paste = "--paste: the command" if request.engine.called else "--paste vllm: its command"
-    measure = "\nssdsim bench http://HOST:8000 --prompts FILE: your own acceptance" if gain > WORTH_KNOWING / 2 else ""
+    gains = [(gain, what) for each in decisions for what, gain in each.gain_of_knowing.items()]
+    gain, what = max(gains, default=(0.0, ""))
+    measure = f"\n{_MEASURED_BY[what]}: your own {what}" if gain > WORTH_KNOWING / 2 else ""
     yield "Next", f"{paste}; --explain: {more}, costs, break-even{measure}"
 
 
