@@ -100,7 +100,8 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> PricedRow:
     site = site.with_options({**site.options, "b": row.batch})
     steps = scenario.strategy.steps(site, scenario.drafter)
     often: dict[str, float] = {}
-    if row.k is not None and "decode" in steps:
+    may_miss = any(option.name == "found" for option in scenario.drafter.options)
+    if row.k is not None and may_miss:
         if row.found is None:
             said = "rows must say rounds and undrafted_rounds"
             raise InputError(f"{scenario.drafter.title} does not draft in every round: {said}")

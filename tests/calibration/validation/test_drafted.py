@@ -127,7 +127,8 @@ def round_s(rows: PublishedRounds, k: int) -> float:
     """As predict has it on the rows' card, which is AR's step for a ``k`` of 0."""
     drafts = {"k": k, "drafter": rows.drafter, "alpha": 0.5, "draft_dtype": rows.draft_dtype} if k else {}
     asked = {"strategies": ("sd" if k else "ar",), "dtype": rows.dtype, **drafts}
-    setting = {name: getattr(rows, name) for name in ("target", "hardware", "tp", "runtime", "context")}
+    setting = {name: getattr(rows, name) for name in ("target", "hardware", "tp", "context")}
+    asked["engine"] = rows.runtime
     (scenario,) = configure(**setting, **{name: value for name, value in asked.items() if value}).scenarios.values()
     return float(scenario.estimate.round_s)
 

@@ -84,7 +84,7 @@ def test_no_format_is_slower_than_a_larger_one_that_has_room_without_a_warning(h
                 "b": batch,
                 "dtype": kept,
                 "kv_dtype": "bfloat16",
-                "runtime": "kernels",
+                "engine": "kernels",
             }
             try:
                 asked = configure(hardware=hardware, strategies=["ar"], **options)

@@ -13,7 +13,7 @@ from ssdsim.question.scenario import Scenario
 
 
 def unit_free(strategy: str, **options: Any) -> Scenario:
-    return configure(strategies=strategy, t_sd=0.6, k=6, **options).scenarios[strategy]
+    return configure(strategies=strategy, t_sd=0.6, k=6, alpha=0.8, **options).scenarios[strategy]
 
 
 @pytest.mark.parametrize("strategy", [strategy.name for strategy in strategies.ALL])
