@@ -102,7 +102,8 @@ def _ending(name: str) -> Transformer | None:
 
 def transformer_meant(name: str) -> str:
     """The card that a loose spelling or a checkpoint's name means, with the format that the latter says, in words."""
-    if (full := full_transformer_name(name)) != name or _named(name) or (card := _ending(name)) is None:
+    full = full_transformer_name(name)
+    if full != name or Path(name).suffix in (".toml", ".json") or _named(name) or (card := _ending(name)) is None:
         return full
     said = format_named(name)
     return f"{card.name} with weights in {said}" if said else card.name

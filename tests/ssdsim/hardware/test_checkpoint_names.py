@@ -70,6 +70,7 @@ def test_one_note_says_the_card_and_the_format_that_a_name_means() -> None:
     done = CliRunner().invoke(cli, asked)
     noted = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
     assert noted == ["note: --target Qwen/Qwen3-32B-FP8 is taken for qwen3-32b with weights in float8-block"]
+    assert transformer_meant("not/there/config.json") == "not/there/config.json"
     assert transformer_meant("meta-llama/Llama-3.1-70B-Instruct") == "meta-llama/Llama-3.1-70B-Instruct"
 
 
