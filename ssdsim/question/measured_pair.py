@@ -226,7 +226,7 @@ _OVERRIDING = (
 
 
 def _placeholders(settings: Settings, drafting: list[str]) -> Iterator[str]:
-    """Warnings that placeholders are of a good draft at temperature 0: acceptance and hits fall at a higher one."""
+    """Warnings that placeholders are of drafts at temperature 0: acceptance and hits fall at a higher one."""
     if settings["temperature"] == 0.0 or settings["t_sd"] is not None:
         return
     guessed = []
@@ -236,7 +236,7 @@ def _placeholders(settings: Settings, drafting: list[str]) -> Iterator[str]:
         guessed.append(f"c {settings['hit_c']:g} and r {settings['hit_r']:g}")
     if guessed:
         yield (
-            f"temperature {settings['temperature']:g}: {', '.join(guessed)} are placeholders of a good draft at "
+            f"temperature {settings['temperature']:g}: {', '.join(guessed)} are placeholders of drafts at "
             "temperature 0; hits and acceptance change with it, and the verdict may turn: give --pair"
         )
 

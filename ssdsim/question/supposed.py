@@ -99,7 +99,7 @@ def _published(settings: Settings, draft: Draft, known: PublishedAcceptance, pri
     sets = [known] if named else [each for each in draft.sets if each.temperature == known.temperature]
     span = _over_texts(sets, known, text, prior)
     span = span.spread(math.hypot(priors().sets, priors().heads if draft.published_for else 0.0))
-    span = _beyond(settings, _at_temperature(settings, span, known))
+    span = _beyond(settings, _at_temperature(settings, span, known.temperature))
     if _has_four_bits(settings):
         span = replace(span, low=min(span.low, logit(priors().least)))
     value = _shown(known.rates or known.one_rate, span.middle - logit(known.one_rate))
@@ -114,7 +114,7 @@ def _of_relatives(settings: Settings, kin: Sequence[DrafterCard], prior: KindPri
     sets = [middle_set(each.acceptance, text, settings["temperature"]) for each in kin]
     known = middle_set(sets, MIXED, settings["temperature"])
     span = _over_texts(sets, known, text, prior).spread(math.hypot(priors().sets, priors().heads))
-    span = _beyond(settings, _at_temperature(settings, span, known))
+    span = _beyond(settings, _at_temperature(settings, span, known.temperature))
     card = kin[sets.index(known)]
     said = f"{PRIOR}{card.name}, of {card.target}, on {known.data}{_moved_to(known, text)}{_where(settings)}"
     return Supposed(round(share_of(span.middle), _DIGITS), span.ends(), said)
@@ -136,7 +136,7 @@ def _of_kind(settings: Settings, draft: Draft | None, prior: KindPrior) -> Suppo
     if why:
         low, said = priors().least, f"{said}; {why}"
         middle, high = (min(middle, _STRANGER), middle) if why == _OTHER_FAMILY else (middle, high)
-    span = _beyond(settings, _Span(logit(low), logit(middle), logit(high)))
+    span = _beyond(settings, _at_temperature(settings, _Span(logit(low), logit(middle), logit(high)), 0.0))
     value = middle if span.middle == logit(middle) else round(share_of(span.middle), _DIGITS)
     return Supposed(value, span.ends(), said + _where(settings))
 
@@ -190,11 +190,11 @@ def _moved_to(known: PublishedAcceptance, text: Text) -> str:
     return "" if text in (MIXED, known.text) else f", moved from {known.text} text to {text}"
 
 
-def _at_temperature(settings: Settings, span: _Span, known: PublishedAcceptance) -> _Span:
+def _at_temperature(settings: Settings, span: _Span, measured: float | None) -> _Span:
     """Twice as wide as the mean move with the temperature."""
-    if known.temperature is None:
+    if measured is None:
         return span
-    off = 2.0 * priors().per_temperature * (settings["temperature"] - known.temperature)
+    off = 2.0 * priors().per_temperature * (settings["temperature"] - measured)
     return replace(span, low=span.low + min(0.0, off), high=span.high + max(0.0, off))
 
 

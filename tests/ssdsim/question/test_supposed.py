@@ -120,6 +120,16 @@ def test_drafts_of_which_users_report_little_may_be_as_bad(options: dict[str, An
     assert found.within[0] == priors().least
 
 
+def test_another_temperature_may_be_accepted_less() -> None:
+    for options in (EIGHT_B, QWEN_8B, {**QWEN_8B, "target": "qwen3-32b"}):
+        cold, hot = alpha_of(**options), alpha_of(**options, temperature=1.0)
+        assert cold.within is not None
+        assert hot.within is not None
+        assert hot.value == cold.value
+        assert hot.within[0] < cold.within[0]
+        assert hot.within[1] == cold.within[1]
+
+
 def test_what_is_given_is_exact_and_not_replaced() -> None:
     for options in ({"alpha": 0.7}, {"alpha": (0.9, 0.8, 0.7), "k": 3}):
         found = alpha_of(**EIGHT_B, **options)
