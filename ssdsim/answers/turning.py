@@ -9,6 +9,7 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
+from ssdsim.question.standing import HITS
 
 _THRESHOLDS = 20  # looked at of each input
 _TOLD = 0.9  # of the draws that a rule has to get right
@@ -24,7 +25,8 @@ class Bound(Record):
     value: float
 
     def __str__(self) -> str:
-        return f"{self.what} is {'above' if self.above else 'below'} {self.value:.2g}"
+        verb = "are" if self.what == HITS else "is"
+        return f"{self.what} {verb} {'above' if self.above else 'below'} {self.value:.2g}"
 
 
 def bounds_of(wins: Array, inputs: Mapping[str, Array]) -> tuple[Bound, ...]:

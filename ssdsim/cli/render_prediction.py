@@ -18,10 +18,10 @@ from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.configuration import Configuration
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import ALL
-from ssdsim.question.standing import ACCEPTANCE, HITS
+from ssdsim.question.standing import TokenInput
 from ssdsim.rounds.round import PART_TITLES, PARTS, Estimate
 
-_CALLED = {"alpha": ACCEPTANCE, "p_hit": HITS}
+_MAIN = ("alpha", "acceptance", "p_hit", "hit_c", "hit_curve")  # inputs of a first screen
 _MOVES = 0.05  # of a round or of the passes' time: what is less cannot move the answer by more
 BAR_WIDTH = 56
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below
@@ -104,17 +104,23 @@ def _why(prediction: Prediction) -> str:
 
 
 def _assumed(prediction: Prediction) -> str:
-    """What the answer takes for acceptance and hits, and who says so."""
+    """What the answer takes for acceptance and hits, and who says so; ``--explain`` has all that they rest on."""
     told: dict[str, dict[str, None]] = {}
-    for each in prediction.configuration.inputs:
+    inputs = prediction.configuration.inputs
+    for each in [one for one in inputs if one.name in _MAIN] or inputs:
         if each.what in prediction.seen and each.is_open:
-            what = f"{each.what} {'-'.join(f'{end:.2g}' for end in prediction.seen[each.what])}"
+            value = "-".join(f"{end:.2g}" for end in prediction.seen[each.what])
         else:
-            what = f"{_CALLED.get(each.name, ALL[each.name].axis)} {value_text(each)}"
-        told.setdefault("nobody measured yours" if each.standing == "placeholder" else standing_text(each), {})[
-            what
-        ] = None
+            value = value_text(each)
+        what = each.what if each.name in _MAIN else ALL[each.name].axis
+        told.setdefault(_standing(each), {})[f"{what} {value}"] = None
     return "; ".join(f"{' and '.join(values)}: {standing}" for standing, values in told.items())
+
+
+def _standing(each: TokenInput) -> str:
+    if each.standing == "placeholder":
+        return "nobody measured yours"
+    return f"measured, {each.rests_on.partition(':')[0]}" if each.standing == "measured" else standing_text(each)
 
 
 def _without_room(prediction: Prediction) -> list[str]:

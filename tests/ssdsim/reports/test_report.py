@@ -80,7 +80,7 @@ def test_the_verdict_is_that_of_predict_at_the_base_point(made: Report) -> None:
     """F 3, K 6 and b 1 are defaults that the grid holds, alpha 0.8 is in its middle."""
     expected = predict(context=512, b=1, k=6, alpha=0.8, f=3)
     assert made.sentence == expected.verdict.sentence
-    assert f"= {expected.verdict.probability_best:.2f}; not known: timings ±" in made.html
+    assert f"{expected.verdict.sure}." in made.html
     assert "GPUs: AR 4, SD 4, SSD 5." in made.html
 
 
