@@ -79,7 +79,7 @@ def test_a_new_strategy_is_in_every_figure(made: Report) -> None:
 def test_the_header_holds_the_subject_against_the_new_strategy_too(made: Report) -> None:
     prediction = predict(**OPTIONS, b=1, k=6)
     assert made.sentence == prediction.verdict.sentence
-    assert "P(SSD is faster than SD, Sleepy and AR) = " in made.html
+    assert f"{prediction.verdict.sure}." in made.html
     gpus = {name: prediction.estimates[name].gpus for name in ALL_FOUR}
     assert f"GPUs: AR {gpus['ar']}, SD {gpus['sd']}, SSD {gpus['ssd']}, Sleepy {gpus['sleepy']}." in made.html
     ratio = prediction.estimates["sleepy"].tokens_per_second / prediction.estimates["ar"].tokens_per_second
