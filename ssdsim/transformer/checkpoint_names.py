@@ -24,7 +24,6 @@ _ENDINGS = {
 }
 """Endings of names, with the format that each says; none of them changes a model's shape."""
 
-_ENDING = {re.compile(rf"(.+)[-.]{ending}"): said for ending, said in _ENDINGS.items()}
 _SAME_SHAPE = {"deepseek-v3.1": "deepseek-v3"}
 _SCALES_OF_MATRICES = ("nvidia", "redhatai", "neuralmagic", "amd", "meta-llama")
 """Whose FP8 has a scale a matrix or a row, whatever the model's makers do."""
@@ -42,7 +41,9 @@ class CheckpointName(Record):
         """Read ``nvidia/Llama-3.3-70B-Instruct-FP8`` as llama-3.3-70b, of nvidia, in FP8."""
         owner, _, model = name.lower().replace("_", "-").rpartition("/")
         model, said = model.removeprefix("meta-"), ""
-        while ending := next(((m[1], kept) for each, kept in _ENDING.items() if (m := each.fullmatch(model))), None):
+        while ending := next(
+            ((m[1], kept) for each, kept in _ENDINGS.items() if (m := re.fullmatch(rf"(.+)[-.]{each}", model))), None
+        ):
             model, said = ending[0], said or ending[1]
         return cls(_SAME_SHAPE.get(model, model), owner, said)
 
