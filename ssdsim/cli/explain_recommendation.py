@@ -11,8 +11,9 @@ from ssdsim.advise.recommend.break_even import BreakEven
 from ssdsim.advise.recommend.launch_plan import LaunchPlan
 from ssdsim.advise.recommend.recommendation import BatchAnswer, Recommendation
 from ssdsim.advise.recommend.request import SearchRequest
-from ssdsim.advise.recommend.words import percents, title_of
+from ssdsim.advise.recommend.words import percents
 from ssdsim.answers.evidence import inputs_text
+from ssdsim.answers.verdict import title_of
 from ssdsim.cli.console import print_labelled, print_origins
 from ssdsim.cli.render_recommendation import between, number, run
 from ssdsim.cli.screen import screen

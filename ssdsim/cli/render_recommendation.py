@@ -10,8 +10,9 @@ from ssdsim.advise.recommend.deployment import Deployment
 from ssdsim.advise.recommend.launch_plan import ATTAINMENT, LaunchPlan
 from ssdsim.advise.recommend.recommendation import BatchAnswer, Recommendation
 from ssdsim.advise.recommend.request import SearchRequest
-from ssdsim.advise.recommend.words import how_sure, losses, percents, span, title_of, turn_text
+from ssdsim.advise.recommend.words import how_sure, losses, percents, span, turn_text
 from ssdsim.answers.decision import WORTH_KNOWING, Decision
+from ssdsim.answers.verdict import title_of
 from ssdsim.base.intervals import Interval
 from ssdsim.cli.screen import print_screen
 from ssdsim.question.drafting import drafter_by_options

@@ -157,12 +157,7 @@ def choose(
     tops = [max(each, key=points.__getitem__) for each in of_each.values() if each]
     known = knowable((d.scenario.known for d in tops), drawn.errors)
     decision = decide(map(_candidate, allowed), speeds, known, rule, points)
-    second = decision.runner_up if rule == "mean-log" else None  # which is by that rule
-    named = {d.shape.strategy: d for d in (second, decision.chosen) if d is not None}
-    for name, own in of_each.items():
-        if name not in named:
-            named[name] = decide(map(_candidate, own), speeds, {}, rule, points).chosen
-    by_strategy = {name: named[name] for name in strategies.ALL.names if name in named}
+    by_strategy = {name: decision.best_of[name] for name in strategies.ALL.names if name in decision.best_of}
     rates = {name: drawn.per_user(d) for name, d in by_strategy.items()}
     first = decision.chosen
     inputs = drawn.inputs(d for d in (decision.runner_up, decision.chosen) if d is not None)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ssdsim import strategies
 from ssdsim.advise.recommend.choice import Turn
 from ssdsim.advise.recommend.deployment import Deployment
 from ssdsim.answers.decision import Decision
+from ssdsim.answers.verdict import title_of
+from ssdsim.question.standing import ACCEPTANCE
 
 
 def how_sure(decision: Decision[Deployment]) -> str:
@@ -26,7 +27,7 @@ def how_sure(decision: Decision[Deployment]) -> str:
 def turn_text(turn: Turn) -> str:
     """``SSD wins only if acceptance is above 0.76 and hits are above 0.92``."""
     bounds = " and ".join(
-        f"{what} {'is' if what == 'acceptance' else 'are'} {_bound(low, high)}"
+        f"{what} {'is' if what == ACCEPTANCE else 'are'} {_bound(low, high)}"
         for what, (low, high) in turn.bounds.items()
     )
     return f"{title_of(turn.strategy)} wins only if {bounds}"
@@ -36,11 +37,6 @@ def _bound(low: float | None, high: float | None) -> str:
     if low is None:
         return f"below {high:.2f}"
     return f"above {low:.2f}" if high is None else f"in {low:.2f}-{high:.2f}"
-
-
-def title_of(name: str) -> str:
-    """The name by which a person knows a strategy."""
-    return strategies.ALL.named(name).title
 
 
 def losses(decisions: Sequence[Decision[Deployment]]) -> str:
