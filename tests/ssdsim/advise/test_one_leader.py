@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssdsim import compare, recommend
+from ssdsim import compare, predict, recommend
 from ssdsim.advise.recommend.choice import DeploymentDraws, choose
 from ssdsim.advise.recommend.deployment import score
 from ssdsim.advise.recommend.request import make_request
@@ -67,3 +67,17 @@ def test_what_is_paid_for_is_ranked_by_the_same_rule() -> None:
     asked: dict[str, Any] = {"gpus": 2, "b": 8, "target": "llama-3.1-8b", "k": [2, 4], "gpu_hour": 2.0}
     (by_gpu,), (by_cost,) = recommend(**asked, rank="gpu").answers, recommend(**asked, rank="cost").answers
     assert by_gpu.decision == by_cost.decision
+
+
+@pytest.mark.parametrize(
+    "given_tokens", [{}, {"alpha": 0.3}, {"alpha": "0.2:0.5"}, {"p_hit": "0.0:0.9"}, {"alpha": 0.9}]
+)
+@pytest.mark.parametrize("engine", ["ssd-engine", "kernels"])
+def test_predict_has_the_leader_of_a_recommendation_on_the_same_gpus(engine: str, given_tokens: dict[str, Any]) -> None:
+    """Of one sequence, which no copies share."""
+    asked: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "engine": engine, **given_tokens}
+    (answer,) = recommend(**asked, gpus=2, draft_gpus=1, sd_draft="colocated").answers
+    predicted = predict(**asked, b=1, strategies=("ar", "sd", "ssd")).verdict.decision
+    assert answer.decision is not None
+    assert predicted.chosen[0] == answer.decision.chosen.shape.strategy
+    assert predicted.loss.mean == pytest.approx(answer.decision.loss.mean, abs=0.02)
