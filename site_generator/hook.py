@@ -32,6 +32,8 @@ _FROM_ROOT = {
 
 _META = {"changelog.md": "---\nsearch: {exclude: true}\n---\n\n"}
 """Of pages. The changelog names everything that was ever there, so it was found before what is."""
+_WITH_FIGURES = {"gallery.md": "", "how-to/serve.md": "../"}
+"""Pages whose blocks are run, with the way from each to the site's root."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -54,8 +56,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Add what is worked out when the site is built: figures of commands, and those that follow sliders."""
-    if page.file.src_path == "gallery.md":
-        return gallery(markdown, "")
+    if page.file.src_path in _WITH_FIGURES:
+        return gallery(markdown, _WITH_FIGURES[page.file.src_path])
     if page.file.src_path == "theory.md":
         return touched(markdown, "")
     return markdown

@@ -39,6 +39,7 @@ _HOME = {
     "fit_power_law": "ssdsim.answers.token_model",
     "fit_token_model": "ssdsim.answers.token_model",
     "forward_pass": "ssdsim.transformer.forward",
+    "plan": "ssdsim.serving.serve",
     "predict": "ssdsim.answers.predict",
     "recommend": "ssdsim.advise.recommend.recommendation",
     "report": "ssdsim.reports.build",

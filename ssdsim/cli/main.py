@@ -24,7 +24,7 @@ SECTIONS = {
         "recommend": ("ssdsim.cli.recommend", "Say which strategy, placement and settings to use on your GPUs."),
         "predict": ("ssdsim.cli.predict", "Predict AR, SD and SSD and say whether SSD is worth its GPU."),
         "compare": ("ssdsim.cli.compare", "Hold all strategies against each other on as many GPUs."),
-        "serve": ("ssdsim.cli.serve", "Under arrivals: up to which rate SSD is worth it, and what users see there."),
+        "plan": ("ssdsim.cli.plan", "The GPUs of a log or a rate within an SLO, with speculation and without."),
         "export": ("ssdsim.cli.export", "The best strategy over batch and context, for vLLM, SGLang, the SSD engine."),
     },
     "Use your numbers": {
@@ -51,6 +51,7 @@ VERBS = {verb: told for verbs in SECTIONS.values() for verb, told in verbs.items
 FORMER = {
     "window": ("ssdsim.cli.window", "why"),
     "roofline": ("ssdsim.cli.roofline", "why"),
+    "serve": ("ssdsim.cli.plan", "plan"),
 }
 """Verbs of before, with the words that take their place: they work as they did, and say so."""
 

@@ -10,14 +10,17 @@ import numpy as np
 from msgspec.structs import asdict
 
 from ssdsim import strategies
+from ssdsim.answers.decision import Decision
 from ssdsim.answers.predict import configured
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.intervals import Interval, Measured, low_and_high
 from ssdsim.base.plain import Shown, document, picked
 from ssdsim.base.record import Record, field
 from ssdsim.pricing.occupancy import format_count
-from ssdsim.serving.closed_form import Sharing, SteadyState
-from ssdsim.serving.crossing import Advice, Crossing, RateCurve, crossing
+from ssdsim.serving.closed_form import SteadyState
+from ssdsim.serving.crossing import Advice, Crossing, RateCurve, Shared, crossing
+from ssdsim.serving.fleet_size import FleetPlan
+from ssdsim.serving.lookahead import Served
 from ssdsim.serving.metrics import Metrics, Summary
 from ssdsim.serving.options import Goal
 from ssdsim.serving.policies import AUTO, Policies
@@ -56,15 +59,19 @@ class Pace(Record):
 
 
 class ServedLoad(Record):
-    """One load: ``rate`` requests a second in all (None in a closed loop), what the closed form says of each policy
-    there, and what a run of each measured. ``fixed_k`` is the pace of each K between which a table switches, for
+    """One load: ``rate`` requests a second in all (None in a closed loop), what is ``served`` there, what the closed
+    form says of each, and what a run of each measured. ``lookaheads`` are the choices of K where nobody gave it, and
+    ``decision`` is that between the strategies. ``fixed_k`` is the pace of each K between which a table switches, for
     good.
     """
 
     rate: float | None
     workload: Workload
+    served: Mapping[str, Served]
+    lookaheads: Mapping[str, Decision[int]]
     closed: Mapping[str, SteadyState]
     metrics: Mapping[str, Metrics]
+    decision: Decision[str]
     fixed_k: Mapping[int, Pace] = field(default_factory=dict)
 
     @property
@@ -109,11 +116,12 @@ class Serving(Displayable, Record):
 
     ``crossings`` are those of the subject with every other strategy, ``first_crossings`` those with the rival that the
     verdict names. The engine does not run those that are ``unsupported``. ``within_slo`` are the rates up to which a
-    share of requests is good, if somebody asks for it. ``requests`` has a line a request of every run, if there is a
-    folder.
+    share of requests is good, if somebody asks for it; ``plan`` says how many replicas a load needs. ``requests`` has a
+    line a request of every run, if there is a folder.
     """
 
     policies: Policies
+    workload: Workload
     how: How
     goal: Goal
     solver: str
@@ -126,11 +134,13 @@ class Serving(Displayable, Record):
     verdict: Advice
     warnings: Sequence[str]
     within_slo: Mapping[str, Capacity] = field(default_factory=dict)
+    k_within_slo: Mapping[str, int] = field(default_factory=dict)
+    plan: FleetPlan | None = None
     unsupported: Mapping[str, UnsupportedStrategy] = field(default_factory=dict)
     requests: pa.Table | None = None
 
     @property
-    def sharings(self) -> dict[str, Sharing]:
+    def sharings(self) -> dict[str, Shared]:
         return {name: side.sharing for name, side in self.sides.items()}
 
     @cached_property
@@ -166,7 +176,7 @@ def rivals_of(subject: str, policies: Policies) -> list[str]:
 
 
 def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
-    """The object of ``ssdsim serve --json`` (schema 3); times in milliseconds, None where there is no number.
+    """The object of ``ssdsim plan --json`` (schema 3); times in milliseconds, None where there is no number.
 
     ``gpu_hour`` is the price of a GPU for an hour.
     """
@@ -180,6 +190,8 @@ def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         "batching": serving.how.batching,
         "attainment": serving.goal.searched,
         "within_slo": serving.within_slo,
+        "k_within_slo": serving.k_within_slo,
+        "plan": None if serving.plan is None else _plan(serving.plan, gpu_hour),
         **picked(serving, "crossings", "verdict", "warnings"),
         **configured(configuration, left_out=("b", "context")),
         "no_room": serving.policies.no_room,
@@ -204,7 +216,8 @@ def _point(serving: Serving, point: ServedLoad, gpu_hour: float | None) -> dict[
     """One load."""
     strategies = {
         name: {
-            "gpus": policy.gpus,
+            "gpus": policy.gpus * serving.how.fleet.replicas,
+            "k": None if name not in point.lookaheads else point.lookaheads[name].chosen,
             "closed": point.closed.get(name),
             **(_metrics(point.metrics[name], gpu_hour) if name in point.metrics else {}),
         }
@@ -214,7 +227,37 @@ def _point(serving: Serving, point: ServedLoad, gpu_hour: float | None) -> dict[
         "rate": point.rate,
         "workload": point.workload.described(),
         "strategies": strategies,
+        "decision": _decision(point.decision),
+        "k_losses": {name: each.losses for name, each in point.lookaheads.items()},
         **(_fixed_k(point) if point.fixed_k else {}),
+    }
+
+
+def _decision(decision: Decision[str]) -> dict[str, Any]:
+    """What the one rule chooses, how sure that is, and what other rules choose."""
+    return {
+        "loss": asdict(decision.loss),
+        **picked(decision, "chosen", "best_in", "losses", "by_rule", "gain_of_knowing", "word", "rule"),
+    }
+
+
+def _plan(plan: FleetPlan, gpu_hour: float | None) -> dict[str, Any]:
+    """GPUs for the load within the SLO."""
+    needs = {}
+    for name, need in plan.needs.items():
+        gpus = plan.total(name)
+        needs[name] = {
+            **picked(need, "k", "replicas", "holds", "k_that_holds_most", "fewer", "runs"),
+            "gpus": gpus,
+            "gpus_likely": None if gpus is None else plan.likely(name),
+            "cost_per_hour": None if gpus is None or gpu_hour is None else gpus * gpu_hour,
+            "measured": None if need.metrics is None else _metrics(need.metrics, gpu_hour),
+        }
+    return {
+        **picked(plan, "rate", "share"),
+        "peak": None if plan.peak is None else asdict(plan.peak),
+        "needs": needs,
+        "decision": None if plan.decision is None else _decision(plan.decision),
     }
 
 

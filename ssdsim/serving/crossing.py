@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.contest import is_decided
-from ssdsim.answers.evidence import SURE, RatioEvidence
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.serving.closed_form import Sharing
+from ssdsim.serving.lookahead import AtBestK
 
 Basis = Literal["replica", "gpu"]
+Shared = Sharing | AtBestK
 
 _COARSE = 24
 _HALVINGS = 16
@@ -24,16 +25,16 @@ _SLOWEST_SHARE = 1e-3  # of the lower capacity: where a search begins
 
 
 class RateCurve(Record):
-    """A strategy in a contest: its name and title, the devices of a replica, and how it is shared; also in draws, and
-    over the ranges of tokens where it rests on any.
+    """A strategy in a contest: its name and title, the devices of a replica, and how it is shared, at its best K where
+    nobody gives one; also in draws, and over the ranges of tokens where it rests on any.
     """
 
     name: str
     title: str
     gpus: float
-    sharing: Sharing
-    drawn: Sharing | None = None
-    across: Sharing | None = None
+    sharing: Shared
+    drawn: Shared | None = None
+    across: Shared | None = None
 
 
 class Crossing(Record):
@@ -84,12 +85,12 @@ def crossing(of: RateCurve, over: RateCurve, basis: Basis) -> Crossing:
     return Crossing(of, over, basis, None if ahead else rate, interval, running, decided, across, turns)
 
 
-def _most(of: Sharing, over: Sharing, share: float) -> Array:
+def _most(of: Shared, over: Shared, share: float) -> Array:
     """Find where the first of both is saturated."""
     return np.asarray(np.minimum(of.capacity, over.capacity / share))
 
 
-def _first(of: Sharing, over: Sharing, share: float) -> Array:
+def _first(of: Shared, over: Shared, share: float) -> Array:
     """The lowest rate from which ``over`` is no slower: a look at some rates, then halving; one a draw.
 
     A draw is looked at until it has crossed, and halved only where it crosses between two of those rates.
@@ -117,7 +118,7 @@ def _first(of: Sharing, over: Sharing, share: float) -> Array:
     return found.reshape(most.shape)
 
 
-def _behind(of: Sharing, over: Sharing, share: float, rate: Array) -> NDArray[np.bool_]:
+def _behind(of: Shared, over: Shared, share: float, rate: Array) -> NDArray[np.bool_]:
     return np.asarray(of.tpot_s(rate) >= over.tpot_s(rate * share))
 
 
@@ -137,59 +138,41 @@ class Advice(Record):
 
 
 def advice(
-    subject: str,
-    sides: Mapping[str, RateCurve],
-    crossings: Sequence[Crossing],
-    rates: Sequence[float | None],
-    basis: RatioEvidence = SURE,
+    subject: str, sides: Mapping[str, RateCurve], crossings: Sequence[Crossing], rates: Sequence[float | None]
 ) -> Advice:
-    """Advise on the subject by its crossings with its first rival; ``basis`` is what that rests on beside timings."""
+    """Advise on the subject by its crossings with its first rival."""
     best = tuple(None if rate is None else _best(sides, rate) for rate in rates)
     title = sides[subject].title
     if not crossings:
         alone = f"{title} stands alone: give --strategies to hold it against others."
         return Advice(subject, alone, None, best)
-    parts = [_crossing_text(each, basis) for each in crossings]
-    why_open = "" if all(each.decided for each in crossings) else basis.why_open(any(each.turns for each in crossings))
-    lead = basis.condition
-    than = f"{lead[:1].upper()}{lead[1:]}{title} takes less time per output token than {crossings[0].over.title}"
-    sentence = f"{than} {' and '.join(parts)}{why_open}."
+    first, *others = (_crossing_text(each) for each in crossings)
+    said = [f"{title} takes less time per output token than {crossings[0].over.title} {first}."]
+    said += [f"{other[:1].upper()}{other[1:]}." for other in others]
+    if any(each.turns for each in crossings):
+        said.append("What is assumed of the tokens decides who is faster: measure it.")
+    elif not all(each.decided for each in crossings):
+        said.append("What is not known leaves open who is faster.")
     crossed = [each for each in crossings if each.rate is not None]
     if not crossed:
-        return Advice(subject, sentence, None, best)
+        return Advice(subject, " ".join(said), None, best)
     last = max(crossed, key=lambda each: each.rate or 0.0)
     per_gpu = sides[subject].gpus if last.basis == "gpu" else None
     above = _best(sides, max(last.rate or 0.0, 1e-6) * 1.02, per_gpu)
-    return Advice(subject, f"{sentence} {_above(above, sides, per_gpu)}", above, best)
+    return Advice(subject, " ".join([*said, _above(above, sides, per_gpu)]), above, best)
 
 
-def _crossing_text(crossing: Crossing, basis: RatioEvidence) -> str:
-    where = {
-        "replica": f"with a replica each ({format_count(crossing.of.gpus)} GPUs against "
-        f"{format_count(crossing.over.gpus)})"
-        if crossing.of.gpus != crossing.over.gpus
-        else f"on the same {format_count(crossing.of.gpus)} GPUs",
-        "gpu": "on as many GPUs each",
-    }[crossing.basis]
-    bounds = [] if crossing.interval is None else [f"95 %: {_rates(crossing.interval)}"]
-    if crossing.across is not None and basis.range_clause:
-        bounds.append(
-            f"with {basis.range_clause}: {'up to ' if crossing.rate is None else ''}{_rates(crossing.across)}"
-        )
+def _crossing_text(crossing: Crossing) -> str:
+    """``GPU for GPU below 8.2 requests/s (95 %: 0.4-9.9)``, with its one interval."""
+    of, over = format_count(crossing.of.gpus), format_count(crossing.over.gpus)
+    each = f"with a replica each ({of} GPUs against {over}) " if of != over else f"on the same {of} GPUs "
+    where = "GPU for GPU " if crossing.basis == "gpu" else each
     if crossing.rate is None:
-        return f"at every rate that {crossing.over.title} can serve{_inside(bounds)} {where}"
+        return f"{where}at every rate that {crossing.over.title} can serve"
     if crossing.rate == 0.0:
-        return f"at no rate{_inside(bounds)} {where}"
-    bounds += [] if crossing.running is None else [f"{crossing.running:.0f} running"]
-    return f"below {crossing.rate:.1f} requests/s{_inside(bounds)} {where}"
-
-
-def _rates(interval: Interval) -> str:
-    return f"{interval.low:.1f}-{interval.high:.1f}"
-
-
-def _inside(bounds: Sequence[str]) -> str:
-    return f" ({'; '.join(bounds)})" if bounds else ""
+        return f"{where}at no rate"
+    within = "" if crossing.interval is None else f" (95 %: {crossing.interval.low:.1f}-{crossing.interval.high:.1f})"
+    return f"{where}below {crossing.rate:.1f} requests/s{within}"
 
 
 def _above(above: str | None, sides: Mapping[str, RateCurve], per_gpu: float | None) -> str:

@@ -170,7 +170,10 @@ class Load(OptionRecord):
     )
     ramp_up: str | None = option_field(OneOf(("linear", "exponential")), "the rate grows while they come")
     workload: Path | str | Workload | None = option_field(
-        _OfRequests(), "a log: Azure, BurstGPT, Mooncake, vLLM, ... or CSV", prominence=8
+        _OfRequests(),
+        "a log: Azure, BurstGPT, Mooncake, vLLM, OpenAI's usage, ... or CSV",
+        prominence=10,
+        spellings=("--log",),
     )
     scale_rate: float = option_field(Number(1e6, 1e-6), "the log's time, compressed by a factor", 1.0)
     time_unit: Literal["s", "ms"] | None = option_field(

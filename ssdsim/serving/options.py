@@ -149,8 +149,8 @@ class Goal(OptionRecord):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.attainment is not None and not self.capacity:
-            raise InputError("--attainment needs --capacity (the rate that it is searched for)")
+        if self.attainment is not None and self.slo is None:
+            raise InputError("--attainment needs an --slo (it is the share of requests that keeps it)")
 
     @property
     def bounds(self) -> Slo | None:
@@ -160,7 +160,12 @@ class Goal(OptionRecord):
     @property
     def searched(self) -> float | None:
         """The share for which a rate is searched; None where none is."""
-        return (_ENOUGH if self.attainment is None else self.attainment) if self.capacity else None
+        return self.share if self.capacity else None
+
+    @property
+    def share(self) -> float:
+        """How many are enough."""
+        return _ENOUGH if self.attainment is None else self.attainment
 
 
 ServeSolver = Literal["auto", "closed", "loop"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from ssdsim.question.scenario import Scenario
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.by_k import by_k, paused
 from ssdsim.serving.closed_form import requests_per_s
+from ssdsim.serving.lookahead import KS, open_lookahead
 from ssdsim.serving.passes import PromptTables
 from ssdsim.serving.policy import Policy, Variant, numbers_at, of_alternatives
 from ssdsim.serving.schedule_file import Cell, Schedule
@@ -34,6 +36,8 @@ from ssdsim.strategies.protocols.strategy import Strategy
 AUTO = "auto"
 """The policy that switches to whatever decodes fastest at the batch that there is."""
 
+T = TypeVar("T")
+
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _FOLLOWED = (1, 2, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64, 128, 256)
 """Batches at which settings that follow the batch are worked out. SPECTRE's rule begins beyond 4 sequences: with
@@ -41,6 +45,11 @@ that of 4 its rounds of 5 to 7 are up to 10 % wrong.
 """
 _TYPICAL_BATCH = 8
 _PLACEMENT = ("target", "draft", "hardware", "draft_hardware", "tp", "dtype", "draft_dtype", "kv_dtype")
+
+
+def without_auto(by_name: Mapping[str, T]) -> dict[str, T]:
+    """Leave out what switches between strategies, unless nothing else is there."""
+    return {name: each for name, each in by_name.items() if name != AUTO} or dict(by_name)
 
 
 def accepted_options() -> tuple[str, ...]:
@@ -53,7 +62,7 @@ class Policies(Record):
     """Policies by name, fixed strategies first; why others have no room; what all of them rest on.
 
     The engine does not run the strategies that are ``unsupported``, and nobody switches to them. ``fixed_k`` are the Ks
-    between which a table switches, each for good.
+    between which a table switches, each for good. ``by_k`` has each K of the strategies whose K nobody gave.
     """
 
     by_name: Mapping[str, Policy]
@@ -62,18 +71,21 @@ class Policies(Record):
     engine: Engine
     unsupported: Mapping[str, Policy]
     fixed_k: Mapping[int, Policy] = field(default_factory=dict)
+    by_k: Mapping[str, Mapping[int, Policy]] = field(default_factory=dict)
 
     @property
     def fixed(self) -> dict[str, Policy]:
         return {name: policy for name, policy in self.by_name.items() if not policy.is_schedule}
 
 
-def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, plan: Path | None = None) -> Policies:
+def policies(
+    given: Mapping[str, Any], workload: Workload, batching: Batching, plan: Path | None = None, own_k: bool = False
+) -> Policies:
     """One a strategy of ``given["strategies"]``, among which ``auto`` may be; and one by the schedule in a file, or by
-    a table of K.
+    a table of K. With ``own_k`` also one of each K that a strategy may have, where nobody gives it.
     """
     options = {name: value for name, value in given.items() if value is not None}
-    refuse_others("serve", options, accepted_options())
+    refuse_others("plan", options, accepted_options())
     names, switches = _named(options.pop("strategies", None))
     if plan is not None and batching.says_k is not None:
         raise InputError("--k-table has no effect with --schedule (which says K, too)")
@@ -90,17 +102,24 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
     ranked = engine.runnable(names)
     configuration = configure(**options, strategies=ranked)
 
-    def of_each(chosen: Sequence[str]) -> dict[str, Policy]:
-        made = {}
-        for name in chosen:
-            pairs = _alternatives(strategies.ALL.named(name), {**options, "strategies": tuple(chosen)})
-            variants = [Variant(scenario, batching, tables, context, label) for scenario, label in pairs]
-            made[name] = of_alternatives(variants, batching, context)
+    def of_one(name: str, beside: Sequence[str], **turned: Any) -> Policy:
+        pairs = _alternatives(strategies.ALL.named(name), {**options, **turned, "strategies": tuple(beside)})
+        variants = [Variant(scenario, batching, tables, context, label) for scenario, label in pairs]
+        return of_alternatives(variants, batching, context)
+
+    def of_each_k(name: str, beside: Sequence[str]) -> dict[int, Policy]:
+        option, made = open_lookahead(strategies.ALL.named(name), options), {}
+        for k in KS if option is not None and own_k else ():
+            with suppress(InputError):  # more than acceptance is known at, or than there is room for
+                made[k] = of_one(name, beside, **{str(option): k})
         return made
 
-    by_name = of_each(tuple(configuration.scenarios))
-    lacking = [name for name in names if name not in ranked]
-    unsupported = of_each(_with_room(lacking, options))
+    named = tuple(configuration.scenarios)
+    by_name = {name: of_one(name, named) for name in named}
+    lacking = _with_room([name for name in names if name not in ranked], options)
+    unsupported = {name: of_one(name, lacking) for name in lacking}
+    each_k = {name: of_each_k(name, beside) for beside in (named, lacking) for name in beside}
+    open_k = {name: each for name, each in each_k.items() if each}
     fixed_k: Mapping[int, Policy] = {}
     if plan is not None:
         by_name[AUTO] = _scheduled(plan, options, batching, configuration, tables, engine)
@@ -110,8 +129,8 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
         chosen = by_k(batching.says_k, AUTO, options, batching, tables)
         by_name[AUTO], fixed_k = chosen.policy, chosen.fixed
     elif switches:
-        by_name[AUTO] = _fastest(by_name, options, workload, batching, tables)
-    return Policies(by_name, configuration.no_room, configuration, engine, unsupported, fixed_k)
+        by_name[AUTO] = _fastest(by_name, open_k, options, workload, batching, tables)
+    return Policies(by_name, configuration.no_room, configuration, engine, unsupported, fixed_k, open_k)
 
 
 def _with_room(names: Sequence[str], options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -212,18 +231,21 @@ def _nearest(cell: tuple[int, int], known: Mapping[tuple[int, int], int]) -> tup
 
 def _fastest(
     fixed: Mapping[str, Policy],
+    open_k: Mapping[str, Mapping[int, Policy]],
     options: Mapping[str, Any],
     workload: Workload,
     batching: Batching,
     tables: PromptTables,
 ) -> Policy:
-    """Policy of what serves most at each batch: of all strategies, with K and what halving leaves of it.
+    """Policy of what serves most at each batch: of all strategies, with every K where it is open, else with K and what
+    halving leaves of it.
 
     What the prompts of those requests cost beside so many that decode is part of it.
     """
     k = options.get("k", DEFAULTS["k"])
-    variants = [variant for policy in fixed.values() for variant in policy.variants]
-    for name in fixed:
+    each_policy = [one for name, policy in fixed.items() for one in open_k.get(name, {0: policy}).values()]
+    variants = [variant for policy in each_policy for variant in policy.variants]
+    for name in [each for each in fixed if each not in open_k]:
         strategy = strategies.ALL.named(name)
         for each in sorted({k >> halved for halved in range(1, k.bit_length())} - {0}, reverse=True):
             if strategy.drafts:

@@ -106,13 +106,14 @@ def capacity(
             low, high = (middle, high) if keeps(at(middle)) else (low, middle)
         return low, high
 
-    rate, too_much = highest(lambda m: _attained(m) >= attainment)
+    rate, too_much = highest(lambda m: attained(m) >= attainment)
     pessimist = highest(lambda m: m.attainment is not None and m.attainment.low >= attainment)[0]
     optimist = highest(lambda m: m.attainment is not None and m.attainment.high >= attainment)[0]
     return Capacity(rate, too_much, pessimist, optimist, known.get(rate), len(known))
 
 
-def _attained(metrics: Metrics) -> float:
+def attained(metrics: Metrics) -> float:
+    """The share of requests that were good."""
     return 0.0 if metrics.attainment is None else metrics.attainment.value
 
 
@@ -189,38 +190,47 @@ def needed_for_precision(metrics: Metrics, how: How) -> float:
 
 
 def runs(
-    policies: Mapping[str, Policy],
+    policies: Sequence[Mapping[str, Policy]],
     loads: Sequence[Workload],
     how: How,
     cache: RunCache | None,
     workers: Workers,
     room: Callable[[Sequence[tuple[int, str]]], int | None],
 ) -> Mapping[tuple[int, str], Metrics]:
-    """Measure each policy at each load, but for cached runs.
+    """Measure the policies of each load there, but for cached runs.
 
     ``room`` tells how many of the remaining runs fit in memory at once.
     """
-    every = [(at, name) for at in range(len(loads)) for name in policies]
-    keys = {(at, name): key_of(name, loads[at], how) for at, name in every} if cache is not None else {}
+    every = [(at, name) for at, by_name in enumerate(policies) for name in by_name]
+    keys = {}
+    if cache is not None:
+        keys = {(at, name): key_of(named(name, policies[at][name]), loads[at], how) for at, name in every}
 
     def work(each: tuple[int, str], number: int) -> tuple[Any, ...]:
         at, name = each
-        return policies[name], number, loads[at], how, cache is not None
+        return policies[at][name], number, loads[at], how, cache is not None
 
-    return _each_once(every, keys, Metrics, _one, work, cache, workers, room)
+    return each_once(every, keys, Metrics, _one, work, cache, workers, room)
 
 
-def lines(policies: Mapping[str, Policy], loads: Sequence[Workload], how: How, cache: RunCache) -> pa.Table | None:
+def named(name: str, policy: Policy) -> str:
+    """What tells a policy from those of its strategy with another K."""
+    return f"{name}: {policy.variants[0].label}"
+
+
+def lines(
+    policies: Sequence[Mapping[str, Policy]], loads: Sequence[Workload], how: How, cache: RunCache
+) -> pa.Table | None:
     """All requests of the cached runs, with the rate (null in a closed loop) and the policy of their run."""
     import pyarrow as pa
 
     tables = []
-    for load in loads:
-        for name in policies:
-            table = cache.requests(key_of(name, load, how))
+    for load, by_name in zip(loads, policies, strict=True):
+        for name, policy in by_name.items():
+            table = cache.requests(key_of(named(name, policy), load, how))
             rate = pa.array([load.offered] * len(table), type=pa.float64())
-            named = pa.array([name] * len(table), type=pa.string())
-            tables.append(table.add_column(0, "strategy", named).add_column(0, "rate", rate))
+            strategy = pa.array([name] * len(table), type=pa.string())
+            tables.append(table.add_column(0, "strategy", strategy).add_column(0, "rate", rate))
     try:
         return pa.concat_tables(tables) if tables else None
     except pa.ArrowException:
@@ -244,12 +254,14 @@ def capacities(
     workers: Workers,
 ) -> Mapping[str, Capacity]:
     """The capacity of each policy on one replica; a cached search is not repeated."""
-    keys = {name: key_of(name, workload, how, attainment) for name in policies} if cache is not None else {}
+    keys = {}
+    if cache is not None:
+        keys = {name: key_of(named(name, policy), workload, how, attainment) for name, policy in policies.items()}
 
     def work(name: str, number: int) -> tuple[Any, ...]:
         return policies[name], number, sharings[name], workload, how, attainment
 
-    results = _each_once(list(policies), keys, Capacity, _search, work, cache, workers)
+    results = each_once(list(policies), keys, Capacity, _search, work, cache, workers)
     return {name: results[name] for name in policies}
 
 
@@ -260,7 +272,7 @@ def _search(
     return number, (capacity(policy, sharing, workload, how.batching, how.slo, attainment, how.seed), None)
 
 
-def _each_once(
+def each_once(
     every: Sequence[K],
     keys: Mapping[K, str],
     kind: type[T],

@@ -10,31 +10,38 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from ssdsim import strategies
-from ssdsim.answers.evidence import SURE, RatioEvidence
+from ssdsim.answers.decision import Decision, decide, knowable
 from ssdsim.answers.workers import Workers
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
 from ssdsim.base.option import in_python, option_names, options_of, pop_record
 from ssdsim.base.record import Record
+from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import refuse_others
 from ssdsim.question.spellings import own_names
 from ssdsim.runs.answer_folders import ServingFolder
+from ssdsim.serving import fleet_size
 from ssdsim.serving.answer import Pace, ServedLoad, Serving, UnsupportedStrategy, crossings_of, rivals_of
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.closed_form import Sharing, SteadyState, sharing
-from ssdsim.serving.crossing import Crossing, RateCurve, advice
+from ssdsim.serving.closed_form import Sharing, sharing
+from ssdsim.serving.crossing import RateCurve, advice
+from ssdsim.serving.fleet_size import FleetPlan, fleet_plan
 from ssdsim.serving.load import Load
+from ssdsim.serving.lookahead import NONE, OwnK, Served, candidate, speed
 from ssdsim.serving.options import Fleet, Goal, ServeSolverOptions
 from ssdsim.serving.passes import prompt_warnings
-from ssdsim.serving.policies import Policies, accepted_options, policies
+from ssdsim.serving.policies import Policies, accepted_options, policies, without_auto
 from ssdsim.serving.policy import Policy
 from ssdsim.serving.policy_runs import MOST_RUNS, Capacity, How, RunCache, RunNeeds, capacities, lines, needs, runs
 from ssdsim.serving.workload import Workload
 from ssdsim.strategies.protocols.shared import TARGETS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ssdsim.serving.typed_options import ServeOptions
 
 DRAWS = 200  # of what is not known behind capacities and crossings
@@ -42,16 +49,16 @@ RECORDS = (Load, Fleet, Batching, Goal, ServeSolverOptions, Workers)
 """Whose options ``serve`` has beside a scenario's."""
 
 
-def serve(
+def plan(
     *, schedule: str | Path | None = None, folder: ServingFolder | None = None, **options: Unpack[ServeOptions]
 ) -> Serving:
-    """Serve requests by each strategy, on replicas of its own: ``serve(rate=2.0, solver="closed", p_hit=0.9)``.
+    """Plan for requests that arrive, by each strategy on its own replicas: ``plan(rate=2.0, slo="ttft:1s,tpot:30ms")``.
 
     Parameters
     ----------
     schedule : a file of ``ssdsim export``, which then decides what runs.
     folder : keeps what each run and each search found, and knows what it kept.
-    options : those of ``ssdsim serve``: which requests come (``rate``, ``input_len``, ...), how batches are made
+    options : those of ``ssdsim plan``: which requests come (``rate``, ``input_len``, ...), how batches are made
         (``prefill``, ``max_batch``, ...), what is good (``slo``, ``capacity``), who works (``engine``, ``jobs``, ...);
         and those of a scenario but for batch and context. ``strategies`` may have ``auto`` in it.
 
@@ -62,10 +69,14 @@ def serve(
     own = in_python(option for record in RECORDS for option in options_of(record).values())
     given: dict[str, Any] = {**own_names(options, own)}
     of_records = [name for record in RECORDS for name in option_names(record).values()]
-    refuse_others("serve", given, (*of_records, *accepted_options()))
+    refuse_others("plan", given, (*of_records, *accepted_options()))
     load, fleet, batching = pop_record(Load, given), pop_record(Fleet, given), pop_record(Batching, given)
     goal, effort, workers = pop_record(Goal, given), pop_record(ServeSolverOptions, given), pop_record(Workers, given)
     return served(load, fleet, batching, goal, effort, workers, schedule=schedule, folder=folder, **given)
+
+
+serve = plan
+"""The name of before."""
 
 
 def served(
@@ -81,7 +92,7 @@ def served(
     hears_needs: Callable[[RunNeeds], None] = lambda needs: None,
     **options: Any,
 ) -> Serving:
-    """:func:`serve`, whose options but for a scenario's are records. Capacities and crossings are of one replica.
+    """:func:`plan`, whose options but for a scenario's are records. Capacities and crossings are of one replica.
 
     Who ``hears_needs`` is told what long runs take before they begin.
     """
@@ -94,8 +105,8 @@ def served(
     options["targets"] = fleet.targets(options.pop("targets", None))
     workload = load.arrives(effort.seed, goal.capacity)
     _check(workload, goal, effort)
-    plan, subject_asked = None if schedule is None else Path(schedule), options.pop("subject", None)
-    chosen = policies(options, workload, batching, plan)
+    scheduled, subject_asked = None if schedule is None else Path(schedule), options.pop("subject", None)
+    chosen = policies(options, workload, batching, scheduled, scheduled is None and batching.says_k is None)
     _check_shared(options["targets"], chosen)
     if subject_asked in chosen.no_room:
         raise InputError(f"--subject {subject_asked}: {chosen.no_room[subject_asked]}")
@@ -103,7 +114,7 @@ def served(
     how = How(batching, goal.bounds, fleet, effort.seed, effort.precision)
     cache = None
     if folder is not None:
-        text = "" if plan is None else plan.read_text(encoding="utf-8")
+        text = "" if scheduled is None else scheduled.read_text(encoding="utf-8")
         cache = RunCache(folder, chosen.configuration.settings, text)
     asked = _ServeRequest(
         chosen, workload, how, goal, effort, workers or Workers(), cache, options["targets"], hears_needs
@@ -127,30 +138,16 @@ class _ServeRequest(Record):
     def served(self, subject: str, rates: Sequence[float] | None) -> Serving:
         """Serve at each of the rates, and find beyond which a queue grows without end."""
         policies, fleet, searched = self.policies, self.how.fleet, self.goal.searched
-        sides = {name: self._side(name, policy) for name, policy in policies.by_name.items()}
-        sharings = {name: side.sharing for name, side in sides.items()}
-        loads = _loads(self.workload, rates) if searched is None or rates is not None else []
-        fixed_k = {_run_of(k): policy for k, policy in policies.fixed_k.items()}
-        each_policy = {**policies.by_name, **fixed_k}
-        room = partial(self._room, each_policy, loads)
-        made = runs(each_policy, loads, self.how, self.cache, self.workers, room) if self.effort.runs else {}
-        points = [
-            ServedLoad(
-                rate=load.offered,
-                workload=load,
-                closed=_closed(sides, load.offered, fleet.replicas),
-                metrics={name: made[at, name] for name in policies.by_name} if made else {},
-                fixed_k={k: Pace.of_run(made[at, _run_of(k)]) for k in policies.fixed_k}
-                if made
-                else self._closed_pace(load.offered),
-            )
-            for at, load in enumerate(loads)
-        ]
+        own = {name: self._own(name, policy) for name, policy in policies.by_name.items()}
+        sides = {name: _curve(each) for name, each in own.items()}
+        points = self._points(_loads(self.workload, rates) if searched is None or rates is not None else [], own)
         first = crossings_of(subject, sides, rivals_of(subject, policies)[:1])
-        each = [None if point.rate is None else point.rate / fleet.replicas for point in points]
+        each_rate = [self._of_a_replica(point.workload) for point in points]
+        k_within = {} if searched is None else {n: o.within(self.goal.bounds).chosen for n, o in own.items()}
         return Serving(
             warnings=_warnings(policies, self.workload, self.how.batching),
             policies=policies,
+            workload=self.workload,
             how=self.how,
             goal=self.goal,
             solver="loop" if self.effort.runs else "closed",
@@ -160,14 +157,81 @@ class _ServeRequest(Record):
             sides=sides,
             capacities={name: _capacity(side) for name, side in sides.items()},
             first_crossings=first,
-            verdict=advice(subject, sides, first, each, _rests_on(subject, first, policies)),
-            within_slo={} if searched is None else self._within_slo(searched, sharings),
+            verdict=advice(subject, sides, first, each_rate),
+            within_slo={} if searched is None else self._within_slo(searched, own, k_within),
+            k_within_slo={name: k for name, k in k_within.items() if own[name].is_open},
+            plan=self._plan(points, own),
             unsupported={
-                name: _unsupported(self._side(name, policy), policies.engine, sides, each)
+                name: _unsupported(_curve(self._own(name, policy)), policies.engine, sides, each_rate)
                 for name, policy in policies.unsupported.items()
             },
-            requests=None if self.cache is None or not made else lines(policies.by_name, loads, self.how, self.cache),
+            requests=self._requests(points) if points and points[0].metrics else None,
         )
+
+    def _points(self, loads: Sequence[Workload], own: Mapping[str, OwnK]) -> list[ServedLoad]:
+        """What is served at each load, each strategy at its own best K there, and what runs of it measure."""
+        each_rate = [self._of_a_replica(load) for load in loads]
+        chosen = [{n: o.at(rate, load) for n, o in own.items()} for load, rate in zip(loads, each_rate, strict=True)]
+        running = [{name: own[name].by_k[k.chosen] for name, k in there.items()} for there in chosen]
+        fixed_k = {_run_of(k): policy for k, policy in self.policies.fixed_k.items()}
+        room = partial(self._room, {**self.policies.by_name, **fixed_k}, loads)
+        to_run = [_policies_of(there) | fixed_k for there in running]
+        made = runs(to_run, loads, self.how, self.cache, self.workers, room) if self.effort.runs else {}
+        return [
+            ServedLoad(
+                rate=load.offered,
+                workload=load,
+                served=there,
+                lookaheads={name: k for name, k in chosen[at].items() if own[name].is_open},
+                closed={} if rate is None else {name: each.mean.served(rate) for name, each in there.items()},
+                metrics={name: made[at, name] for name in there} if made else {},
+                decision=self._fastest(there, rate, load),
+                fixed_k={k: Pace.of_run(made[at, _run_of(k)]) for k in self.policies.fixed_k}
+                if made
+                else self._closed_pace(load.offered),
+            )
+            for at, (load, rate, there) in enumerate(zip(loads, each_rate, running, strict=True))
+        ]
+
+    def _fastest(self, served: Mapping[str, Served], rate: float | None, load: Workload) -> Decision[str]:
+        """The strategy by which answers are done the earliest, by the one rule; what switches between them stands
+        aside.
+        """
+        served = without_auto(served)
+        every = [candidate(name, name, each.policy.gpus) for name, each in served.items()]
+        return decide(every, {name: speed(each.draws, rate, load) for name, each in served.items()}, self._knowable)
+
+    @cached_property
+    def _errors(self) -> TimingErrors | None:
+        return self.policies.configuration.errors(DRAWS, self.how.seed)
+
+    @cached_property
+    def _knowable(self) -> Mapping[str, Array]:
+        """What somebody may measure first, in each draw."""
+        scenarios = self.policies.configuration.scenarios.values()
+        return {} if self._errors is None else knowable([each.known for each in scenarios], self._errors)
+
+    def _of_a_replica(self, load: Workload) -> float | None:
+        """Requests a second that a replica gets."""
+        return None if load.offered is None else load.offered / self.how.fleet.replicas
+
+    def _requests(self, points: Sequence[ServedLoad]) -> pa.Table | None:
+        if self.cache is None:
+            return None
+        return lines([_policies_of(each.served) for each in points], [p.workload for p in points], self.how, self.cache)
+
+    def _plan(self, points: Sequence[ServedLoad], own: Mapping[str, OwnK]) -> FleetPlan | None:
+        """The replicas that each strategy needs, where somebody says what is good and nobody how many there are."""
+        if not self._sizes or len(points) != 1 or points[0].rate is None:
+            return None
+        return fleet_plan(
+            without_auto(own), points[0].workload, self.goal.share, self.how, self.cache, self.workers, self._knowable
+        )
+
+    @property
+    def _sizes(self) -> bool:
+        goal, fleet = self.goal, self.how.fleet
+        return goal.slo is not None and not goal.capacity and self.effort.runs and fleet.replicas == 1
 
     def _room(
         self, policies: Mapping[str, Policy], loads: Sequence[Workload], left: Sequence[tuple[int, str]]
@@ -177,7 +241,8 @@ class _ServeRequest(Record):
         """
         counted = {}
         for name, policy in policies.items():
-            searching = MOST_RUNS if self.goal.capacity and name in self.policies.by_name else 0
+            searching = MOST_RUNS if self.goal.capacity else fleet_size.MOST_RUNS if self._sizes else 0
+            searching *= name in self.policies.by_name
             if times := sum(of == name for _, of in left) + searching:
                 counted[name] = policy, times
         to_come = [loads[at] for at, _ in left] or [self.workload]
@@ -207,12 +272,15 @@ class _ServeRequest(Record):
         """Sharing of each fixed K, which no rate changes."""
         return {k: sharing(p, self.workload, self.how.batching)[0] for k, p in self.policies.fixed_k.items()}
 
-    def _side(self, name: str, policy: Policy) -> RateCurve:
-        errors = self.policies.configuration.errors(DRAWS, self.how.seed)
-        return RateCurve(name, policy.title, policy.gpus, *sharing(policy, self.workload, self.how.batching, errors))
+    def _own(self, name: str, policy: Policy) -> OwnK:
+        by_k = self.policies.by_k.get(name) or {NONE: policy}
+        return OwnK(
+            name, {k: Served.of(each, self.workload, self.how.batching, self._errors) for k, each in by_k.items()}
+        )
 
-    def _within_slo(self, share: float, sharings: Mapping[str, Sharing]) -> Mapping[str, Capacity]:
-        by_name = self.policies.by_name
+    def _within_slo(self, share: float, own: Mapping[str, OwnK], ks: Mapping[str, int]) -> Mapping[str, Capacity]:
+        best = {name: each.by_k[ks[name]] for name, each in own.items()}
+        by_name, sharings = ({n: getattr(each, of) for n, each in best.items()} for of in ("policy", "mean"))
         return capacities(by_name, sharings, self.workload, share, self.how, self.cache, self.workers)
 
 
@@ -256,19 +324,22 @@ def _run_of(k: int) -> str:
     return f"K {k}"
 
 
-def _closed(sides: Mapping[str, RateCurve], rate: float | None, replicas: int) -> dict[str, SteadyState]:
-    return {} if rate is None else {name: side.sharing.served(rate / replicas) for name, side in sides.items()}
+def _policies_of(served: Mapping[str, Served]) -> dict[str, Policy]:
+    return {name: each.policy for name, each in served.items()}
+
+
+def _curve(own: OwnK) -> RateCurve:
+    """At its own best K at each rate."""
+    mean = own.shared("mean")
+    assert mean is not None
+    title = next(iter(own.by_k.values())).policy.title
+    return RateCurve(own.name, title, own.gpus, mean, own.shared("drawn"), own.shared("across"))
 
 
 def _loads(workload: Workload, rates: Sequence[float] | None) -> list[Workload]:
     if workload.concurrency is not None or rates is None:
         return [workload]
     return [workload.at_rate(rate) for rate in rates]
-
-
-def _rests_on(subject: str, crossings: Sequence[Crossing], policies: Policies) -> RatioEvidence:
-    scenarios = policies.configuration.scenarios
-    return RatioEvidence.of(scenarios[subject], scenarios[crossings[0].over.name], None) if crossings else SURE
 
 
 def _unsupported(

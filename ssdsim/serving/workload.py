@@ -166,8 +166,12 @@ class Workload(Record):
 
     def first(self, requests: int) -> Workload:
         """The first so many."""
+        return self.only(slice(requests))
+
+    def only(self, which: slice | NDArray[np.bool_]) -> Workload:
+        """Some of the requests, when they come."""
         columns = ("arrival_s", "input_tokens", "output_tokens", "kind")
-        return replace(self, **{name: getattr(self, name)[:requests] for name in columns})
+        return replace(self, **{name: getattr(self, name)[which] for name in columns})
 
     def faster(self, factor: float) -> Workload:
         """Time compressed by a factor."""

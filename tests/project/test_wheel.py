@@ -94,7 +94,7 @@ def test_the_core_predicts_and_names_the_extra_of_other_verbs(
     assert "llama-3.1-70b" in said(empty, "models list").stdout
     for command in (
         "recommend --gpus 2 --tp 2 --k 4 --b 4",
-        "serve --rate 4 --solver closed",
+        "plan --rate 4 --solver closed",
         "compare --gpus 4 --tp 4 --k 4",
     ):
         assert said(empty, command).returncode == 0, command

@@ -63,7 +63,7 @@ def test_what_is_asked_of_requests_is_told_at_once_and_the_rest_is_explained() -
     assert "a token takes SD" in labels(shown(*arguments))["2/s"]
     everything = shown(*arguments, "--explain")
     text = " ".join(" ".join(everything).split())
-    assert "SD takes less time per output token than AR below" in text
+    assert "SD takes less time per output token than AR on the same 4 GPUs below" in text
     assert "if the 1 idle ones are paid for (--use all)" in text
     assert "apart: with SSD, which vLLM does not have: 1." in text
     for heading in ("Strategies at 4", "Frontier", "Break-even", "What to improve first", "What to measure first"):

@@ -74,7 +74,7 @@ def test_every_option_of_a_scenario_on_the_first_page_shows_a_value() -> None:
         assert "default: " in option.help or option.example or isinstance(option.kind, OneOf), option.name
 
 
-@pytest.mark.parametrize("path", ["ssdsim predict", "ssdsim serve"])
+@pytest.mark.parametrize("path", ["ssdsim predict", "ssdsim plan"])
 def test_help_all_has_every_option(path: str) -> None:
     text = told(f"{path} --help-all")
     for each in options(path):
@@ -91,7 +91,7 @@ def test_predict_starts_with_what_a_newcomer_knows() -> None:
     assert [each.name for each in found["Start"]][:3] == ["target", "hardware", "b"]
 
 
-@pytest.mark.parametrize("verb", ["predict", "recommend", "compare", "serve"])
+@pytest.mark.parametrize("verb", ["predict", "recommend", "compare", "plan"])
 def test_verbs_that_decide_are_asked_by_the_same_options(verb: str) -> None:
     """All of the dozen that a verb has are on its first page, and few others; a rival's own are where it is named."""
     path = f"ssdsim {verb}"

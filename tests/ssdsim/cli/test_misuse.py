@@ -77,7 +77,7 @@ def test_an_odd_option_is_one_line(name: str) -> None:
         (lambda: ssdsim.evaluate({"t_sd": 0.2}), "points must be several mappings of options"),
         (lambda: ssdsim.predict(batch_size=16, b=16), "batch_size, b, one option"),
         (lambda: ssdsim.predict(num_speculative_token=4), "num_speculative_token, k"),
-        (lambda: ssdsim.serve(rate=1.0, max_batchh=4), "serve, max_batchh, max_batch"),
+        (lambda: ssdsim.plan(rate=1.0, max_batchh=4), "plan, max_batchh, max_batch"),
     ],
 )
 def test_what_it_says(call: Callable[[], Any], names: str) -> None:

@@ -18,7 +18,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.cli import console, progress
 from tests.ssdsim.cli.in_process import asked
 
-MINUTES = ("serve", "--rate", "1", "--requests", "200000", "--strategies", "ar,sd")
+MINUTES = ("plan", "--rate", "1", "--requests", "200000", "--strategies", "ar,sd")
 
 
 def begun(*arguments: Any, **options: Any) -> None:
@@ -32,11 +32,11 @@ def test_serve_says_what_long_work_will_cost_before_it_begins(monkeypatch: pytes
     monkeypatch.setattr("ssdsim.serving.replica.failure", ImportError)  # else it takes seconds
     monkeypatch.setattr("ssdsim.serving.serve.free_memory_bytes", lambda: 10**12)
     cost, end = asked(*MINUTES).stderr.splitlines()
-    assert cost.startswith("serve: 2 runs of 200,000 requests and 51,200,000 tokens, about ")
+    assert cost.startswith("plan: 2 runs of 200,000 requests and 51,200,000 tokens, about ")
     assert "of one core at the pace of the first ones, and " in cost
     assert " GB; Ctrl-C ends it" in cost
     assert end == "error: begun"
-    for arguments in ((*MINUTES, "--quiet"), ("serve", "--rate", "1")):
+    for arguments in ((*MINUTES, "--quiet"), ("plan", "--rate", "1")):
         assert asked(*arguments).stderr == "error: begun\n"
     assert asked(*MINUTES, "--solver", "closed", "--json").stderr == ""
 

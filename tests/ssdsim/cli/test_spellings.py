@@ -38,7 +38,7 @@ def test_an_engineers_spelling_means_the_same(spelling: str, same_as: str) -> No
 
 
 @pytest.mark.parametrize("words", ["--engine closed", "--engine=closed"])
-@pytest.mark.parametrize("verb", ["predict", "sweep", "serve --rate 1"])
+@pytest.mark.parametrize("verb", ["predict", "sweep", "plan --rate 1"])
 def test_the_solver_by_its_former_name_says_the_new_one(verb: str, words: str) -> None:
     done = asked(*f"{verb} {words} --json --quiet --strategies ar,sd".split())
     assert (done.returncode, done.stderr) == (0, "note: --engine closed is --solver closed now\n")
@@ -116,7 +116,7 @@ def test_lengths_take_a_k() -> None:
 
 @pytest.mark.long
 def test_serve_says_the_slo_that_it_judged() -> None:
-    done = asked(*"serve --rate 1 --requests 20 --solver closed --slo ttft:1 --quiet".split())
+    done = asked(*"plan --rate 1 --requests 20 --solver closed --slo ttft:1 --quiet --explain".split())
     assert "A good request  keeps TTFT up to 1 ms (a number without a unit is in ms" in done.stdout
 
 
@@ -127,17 +127,17 @@ def test_serve_says_the_slo_that_it_judged() -> None:
             "predict --gpus 8",
             "No such option '--gpus'; here --tp (target GPUs) and --draft-gpus (draft GPUs); recommend, ",
         ),
-        ("serve -b 4", "error: serve has no batch: --rate or --concurrency"),
-        ("serve --batch-size 4", "error: serve has no batch: --rate or --concurrency"),
+        ("plan -b 4", "error: plan has no batch: --rate or --concurrency"),
+        ("plan --batch-size 4", "error: plan has no batch: --rate or --concurrency"),
         ("predict --alhpa 0.8", "No such option '--alhpa'; did you mean --alpha?"),
-        ("predict --rate 4", "; recommend, serve have --rate"),
+        ("predict --rate 4", "; recommend, plan have --rate"),
         ("predict --b 1,4", "error: --b 1,4: one value is taken here; ssdsim sweep takes several"),
         ("sweep --b 1-16", "'1-16' is not a number; a range is 1:16"),
-        ("serve --rate 4rps", "'4rps' is not a number"),
+        ("plan --rate 4rps", "'4rps' is not a number"),
         ("sweep --b 1,x", "'x' is not a whole number"),
-        ("serve --rate 1 --k-table 1-4:x", "'x' is not a whole number"),
-        ("serve --rate 1 --k-table [[1,", "the list is not closed, or not one of numbers"),
-        ("serve --rate 1 --input-len 4kb", "--input-len 4kb: a number of tokens such as 1024 or 4k wanted"),
+        ("plan --rate 1 --k-table 1-4:x", "'x' is not a whole number"),
+        ("plan --rate 1 --k-table [[1,", "the list is not closed, or not one of numbers"),
+        ("plan --rate 1 --input-len 4kb", "--input-len 4kb: a number of tokens such as 1024 or 4k wanted"),
         ("recommend --gpus 2 --gpu-hour $2", "'$2' is not a number such as 0.5"),
         ("calibrate --gpus 0..4 -o x.json", "error: --gpus 0..4: one GPU or a range of them, such as 0 or 0-4"),
         ("predict --alpha 80", "error: --alpha must lie in [0, 1], got 80.0; 80 % is 0.8"),
@@ -152,7 +152,7 @@ def test_a_mistake_is_told_in_the_words_of_what_was_typed(words: str, said: str)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("verb", ["predict --b 4", "serve --rate 1 --solver closed --requests 20"])
+@pytest.mark.parametrize("verb", ["predict --b 4", "plan --rate 1 --solver closed --requests 20"])
 def test_all_stands_for_every_strategy(verb: str) -> None:
     done = asked(*verb.split(), "--strategies", "all", "--quiet")
     assert done.returncode == 0, done.stderr

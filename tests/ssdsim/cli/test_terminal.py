@@ -47,7 +47,7 @@ VERBS = {
     "--gpu-hour 2.5",
     "simulate": "simulate --p-hit 0.85 --b 16 --rounds 200",
     "simulate unit-free": "simulate --t-sd 0.3 --t-p 0.6 --p-hit 0.85 --b 16 --rounds 200 --solver mc",
-    "serve": "serve --rate 3 --requests 120 --slo tpot:9 --target llama-3.1-8b --tp 1 --engine kernels --quiet",
+    "plan": "plan --rate 3 --requests 120 --slo tpot:9 --target llama-3.1-8b --tp 1 --engine kernels --quiet",
     "sweep": "sweep --quiet --t-sd 0.1,0.3 --alpha 0.7,0.9 --k 3,5 --p-hit 0.5:1:0.5 --b 1,16 --backup jit,fast",
     "sweep over names": "sweep --quiet --target llama-3.1-70b,qwen3-32b --draft llama-3.2-1b,llama-3.2-3b --b 1,4 "
     "--fl 21,1,1,1,1,1,1/3,3,3,3,3,3,3 --sort ssd_round_s",
@@ -72,7 +72,7 @@ VERBS = {
 }
 COSTLY = (  # answers that are the same at every width, and so are worked out once
     "ssdsim.cli.recommend.recommended_with_launch_plan",
-    "ssdsim.cli.serve.served",
+    "ssdsim.cli.plan.served",
     "ssdsim.cli.roofline.roofline",
     "calibration.validation.replay.replay_family",
     "calibration.validation.replay.replay_sweep",

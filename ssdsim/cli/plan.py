@@ -1,4 +1,4 @@
-"""``ssdsim serve``."""
+"""``ssdsim plan``."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from ssdsim.cli.options import (
     Verb,
     chosen_options,
     common_options,
+    explain_option,
     kept_option,
     output_option,
     rare_option,
@@ -29,6 +30,7 @@ from ssdsim.cli.options import (
 )
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import duration_text, kept_in, progress_bar
+from ssdsim.cli.render_plan import print_first_screen
 from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.pricing.occupancy import format_count
@@ -55,15 +57,15 @@ _SAYS_K = {
 
 
 @click.command(
-    "serve",
+    "plan",
     cls=Verb,
-    example="ssdsim serve --rate 1,2,4 --input-len 1024 --slo ttft:500,tpot:20",
-    needs=("rate", "workload", "input_len", "output_len", "hardware", "tp", "gpu_hour", "strategies"),
-    has_no={"b": "serve has no batch: --rate or --concurrency"},
+    example="ssdsim plan --log log.csv --slo ttft:1s,tpot:30ms --gpu-hour 2.5",
+    needs=("workload", "rate", "slo", "gpu_hour", "input_len", "output_len", "hardware", "tp", "strategies"),
+    has_no={"b": "plan has no batch: --rate or --concurrency"},
 )
 @record_options(Load)
 @record_options(Goal)
-@click.option("--gpu-hour", type=OfKind(Number()), help="price of a GPU for an hour")
+@click.option("--gpu-hour", type=OfKind(Number()), help="dollars that a GPU costs an hour")
 @record_options(Fleet)
 @output_option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens, of auto or the subject")
 @rare_option("--schedule", type=OfKind(File()), help="a plan of ssdsim export, in the place of auto's own")
@@ -71,27 +73,29 @@ _SAYS_K = {
 @record_options(ServeSolverOptions)
 @kept_option
 @record_options(Workers)
-@chosen_options(accepted_options, instead=lambda: {"strategies": _STRATEGIES})
+@chosen_options(accepted_options, instead=lambda: {"strategies": _STRATEGIES, "k": "each one's best"})
+@explain_option
 @common_options
 def command(
     gpu_hour: float | None,
     trace: Path | None,
     schedule: Path | None,
     output: Path | None,
+    explain: bool,
     as_json: bool,
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Serve requests that arrive: up to which rate SSD is worth its GPU, and what users see there.
+    """Plan for requests that arrive: the GPUs that a log or a rate needs within an SLO, with speculation and without.
 
-    A rate is that of one replica of each strategy. --strategies may have auto in it: whatever serves most at the batch
-    that there is.
+    Without --slo: who is done first at a rate, and from which rate on a replica is full. Each strategy has its best K
+    at the load, unless --k is given. --strategies may have auto in it: whatever serves most at the batch that there is.
     """
     load, goal = pop_record(Load, options), pop_record(Goal, options)
     fleet, batching = pop_record(Fleet, options), pop_record(Batching, options)
     effort, workers = pop_record(ServeSolverOptions, options), pop_record(Workers, options)
     requests = load.arrives(effort.seed, goal.capacity)
-    with progress_bar("serve", "runs", quiet, kept=kept_in(output, "run")) as progress, ExitStack() as stack:
+    with progress_bar("plan", "runs", quiet, kept=kept_in(output, "run")) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))
         answer = served(
             Load(load.rate, workload=requests),
@@ -112,8 +116,11 @@ def command(
     if as_json:
         echo_json(serving_json(answer, gpu_hour))
         return
-    print_serving(answer, gpu_hour)
-    print_warnings(answer.warnings, quiet)
+    print_first_screen(answer, gpu_hour, explain)
+    if explain:
+        console().print()
+        print_serving(answer, gpu_hour)
+        print_warnings(answer.warnings, quiet)
 
 
 def _say_cost(needs: RunNeeds, output: Path | None) -> None:
@@ -123,13 +130,13 @@ def _say_cost(needs: RunNeeds, output: Path | None) -> None:
     what = f"{needs.runs} runs of {needs.requests:,} requests and {needs.tokens:,} tokens"
     pace = f"about {duration_text(needs.core_s)} of one core at the pace of the first ones"
     takes = f"{pace}, and {needs.memory_bytes / 1e9:.1f} GB"
-    click.echo(f"serve: {what}, {takes}; Ctrl-C ends it, {kept_in(output, 'run')}", err=True)
+    click.echo(f"plan: {what}, {takes}; Ctrl-C ends it, {kept_in(output, 'run')}", err=True)
 
 
 def _save_timeline(serving: Serving, path: Path) -> None:
     """Save a timeline of the schedule where there is one, else of the subject, at the first load."""
-    policy = serving.policies.by_name.get(AUTO) or serving.policies.by_name[serving.subject]
-    load = serving.points[0].workload
+    served, load = serving.points[0].served, serving.points[0].workload
+    policy = (served.get(AUTO) or served[serving.subject]).policy
     timeline(run(policy, load, serving.how), policy).save(path)
 
 
@@ -201,7 +208,7 @@ def _runs(serving: Serving, point: ServedLoad, gpu_hour: float | None) -> TextTa
     for name, metrics in point.metrics.items():
         ttft, tpot = metrics.of_requests["ttft"], metrics.of_requests["tpot"]
         cells = [
-            format_count(serving.policies.by_name[name].gpus),
+            format_count(serving.policies.by_name[name].gpus * serving.how.fleet.replicas),
             f"{metrics.requests_per_s:.2f}" + ("*" if metrics.saturated else ""),
             _at(ttft, 50, "{:.0f}"),
             _at(ttft, 99, "{:.0f}"),
@@ -239,7 +246,8 @@ def _closed(serving: Serving, point: ServedLoad) -> TextTable:
     for name, closed in point.closed.items():
         numbers = (1e3 * closed.tpot_s, 1e3 * closed.ttft_s, 1e3 * closed.queue_s, closed.running)
         cells = [f"{float(each):.2f}" if np.isfinite(each) else "saturated" for each in numbers]
-        table.add_row(title(serving, name), format_count(serving.policies.by_name[name].gpus), *cells)
+        gpus = format_count(serving.policies.by_name[name].gpus * serving.how.fleet.replicas)
+        table.add_row(title(serving, name), gpus, *cells)
     return table
 
 
@@ -304,7 +312,7 @@ def _batches(out: Console, serving: Serving, point: ServedLoad) -> None:
         forced = "" if not metrics.forced_share else f", {metrics.forced_share:.1%} of look-ups are of new requests"
         print_labelled(out, f"{title(serving, name):{width}}", f"0 {bars} {edges[-1] - 1} running{clean}{forced}")
     for name, metrics in point.metrics.items():
-        policy = serving.policies.by_name.get(name)
+        policy = None if name not in point.served else point.served[name].policy
         if policy is None or not (policy.is_schedule or policy.variants[0].scenario.strategy.follows_batch):
             continue
         shares_of = dict.fromkeys((variant.label for variant in policy.variants), 0.0)  # some read alike

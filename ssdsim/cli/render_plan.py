@@ -1,0 +1,321 @@
+"""The first screen of a plan: the GPUs of a load within an SLO; else what a replica holds, or who is done first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import floor
+
+import numpy as np
+
+from ssdsim.base.intervals import median, quantiles
+from ssdsim.cli.screen import print_screen
+from ssdsim.pricing.occupancy import format_count
+from ssdsim.question.options import ALL, DEFAULTS
+from ssdsim.question.standing import TokenInput
+from ssdsim.serving.answer import ServedLoad, Serving
+from ssdsim.serving.fleet_size import FleetPlan
+from ssdsim.serving.lookahead import speed
+from ssdsim.serving.policies import AUTO, without_auto
+from ssdsim.serving.workload import Workload
+
+_PLAIN = "no drafts"
+_MATTERS = 0.05  # of a speed
+_MOST_RATES = 5  # columns of a first screen
+Screen = tuple[str, list[tuple[str, ...]], Mapping[str, str]]
+"""A headline, a table, and labelled lines."""
+
+
+def print_first_screen(serving: Serving, gpu_hour: float | None, explained: bool) -> None:
+    """Print the answer to the planner's question; ``explained``: all else follows."""
+    loads = [point.workload for point in serving.points]
+    if serving.plan is not None:
+        headline, table, lines = _needs(serving, serving.plan, gpu_hour)
+    elif serving.within_slo:
+        headline, table, lines = _holds(serving, gpu_hour)
+    else:
+        headline, table, lines = _at_a_load(serving, gpu_hour) if len(loads) == 1 else _over_rates(serving)
+    load = loads[0] if len(loads) == 1 else serving.workload
+    doubt = "; ".join(load.doubts)
+    told = {label: text for label, text in lines.items() if label != "Why" or not doubt}
+    slo = "" if serving.how.slo is not None else "--slo ttft:1s,tpot:30ms plans its GPUs; "
+    ending = {
+        "Assumed": _assumed(serving.policies.configuration.inputs),
+        "No room": "; ".join(serving.policies.no_room.values()),
+        "Next": "" if explained else f"{slo}--explain: all else",
+    }
+    print_screen(headline, table, {"Doubt": doubt, **told, **ending}, title=_asked(serving, load))
+
+
+def _asked(serving: Serving, load: Workload) -> str:
+    """The load in a line: how many, at which rate, of which lengths."""
+    rate = f", {load.concurrency} in flight" if load.concurrency is not None else ""
+    if len(serving.points) == 1 and load.concurrency is None:
+        rate = ", all at once" if load.offered is None else f", {load.offered:.3g} a second"
+    if serving.plan is not None and serving.plan.peak is not None:
+        rate += f" (busiest minute {serving.plan.peak.rate:.3g})"
+    lengths = f"{load.input_tokens.mean():,.0f} tokens in, {load.output_tokens.mean():,.0f} out"
+    return f"{load.requests:,} requests{rate}; {lengths}"
+
+
+def _called(serving: Serving, name: str, k: int | None = None) -> str:
+    """``no drafts``, ``SD, K 3``, ``EAGLE-3, K 2``."""
+    policy = serving.policies.by_name[name]
+    scenario = policy.variants[0].scenario
+    if name == AUTO or not scenario.strategy.drafts:
+        return {AUTO: AUTO, "ar": _PLAIN}.get(name, policy.title)
+    title = scenario.drafter.title if name == "sd" and scenario.drafter.name != "model" else policy.title
+    return f"{title}, K {k}" if k else title
+
+
+def _with(serving: Serving, name: str) -> str:
+    called = _called(serving, name)
+    return "without drafts" if called == _PLAIN else f"with {called}"
+
+
+def _listed(serving: Serving, names: Sequence[str], say: Callable[[str], str]) -> str:
+    """What there is to say of each: ``7.9 without drafts, 11 with SD``."""
+    return ", ".join(f"{say(name)} {_with(serving, name)}" for name in names)
+
+
+def _percent(share: float) -> str:
+    """Rounded down: what misses a share by little does not look as if it had it."""
+    return f"{floor(100.0 * share + 1e-9)} %"
+
+
+def _number(value: float) -> str:
+    """Three digits, and ``full`` where a queue grows."""
+    return "full" if not np.isfinite(value) else f"{value:.0f}" if value >= 100.0 else f"{value:.3g}"
+
+
+def _price(gpu_hour: float | None, gpus: float) -> tuple[str, ...]:
+    return () if gpu_hour is None else (f"{gpus * gpu_hour:.3g}",)
+
+
+# GPUs of a load within an SLO
+
+
+def _needs(serving: Serving, plan: FleetPlan, gpu_hour: float | None) -> Screen:
+    names = list(plan.needs)
+    hour = () if gpu_hour is None else ("$/h",)
+    rows = [("", "GPUs", *hour, "kept", "first token p99", "a token p99")]
+    for name, need in plan.needs.items():
+        gpus, title = plan.total(name), _called(serving, name, need.k)
+        if gpus is None or need.metrics is None or need.metrics.attainment is None:
+            rows.append((title, "none", *("-" for _ in rows[0][2:])))
+            continue
+        times = [f"{_slowest(plan, name, which):.0f} ms" for which in ("ttft", "tpot")]
+        rows.append(
+            (title, format_count(gpus), *_price(gpu_hour, gpus), _percent(need.metrics.attainment.value), *times)
+        )
+    can = [name for name in names if plan.needs[name].replicas is not None]
+    fewer = [name for name in can if plan.needs[name].fewer is not None]
+    kept = _listed(serving, fewer, lambda name: _percent(plan.needs[name].fewer or 0.0))
+    held = _listed(serving, can, lambda name: f"{plan.needs[name].holds:.3g}")
+    lines = {
+        "Why": f"one replica fewer keeps {kept}" if fewer else "",
+        "A replica": f"holds {held} requests/s" if can else "",
+        "How sure": f"likely {_listed(serving, can, lambda name: _likely_gpus(plan, name))}" if can else "",
+    }
+    return _needs_headline(serving, plan, can), rows, lines
+
+
+def _slowest(plan: FleetPlan, name: str, which: str) -> float:
+    metrics = plan.needs[name].metrics
+    summary = None if metrics is None else metrics.of_requests[which]
+    return np.nan if summary is None else summary.percentiles[99].value
+
+
+def _likely_gpus(plan: FleetPlan, name: str) -> str:
+    low, high = plan.likely(name)
+    return f"{low}" if low == high else f"{low}-{high}"
+
+
+def _needs_headline(serving: Serving, plan: FleetPlan, can: Sequence[str]) -> str:
+    if not can:
+        return f"No number of GPUs keeps {_percent(plan.share)} of the requests within {serving.how.slo}."
+    totals = {name: float(plan.total(name) or 0.0) for name in can}
+    best, *others = sorted(can, key=lambda name: (totals[name], _slowest(plan, name, "tpot")))
+    site = serving.policies.configuration.site
+    device = "GPUs" if site is None else site.profile.name.partition("-")[0].upper()
+    need = f"You need {format_count(totals[best])} {device}"
+    replicas = plan.needs[best].replicas
+    each = "" if replicas == 1 else f" ({replicas} replicas of {format_count(plan.gpus[best])})"
+    if not others:
+        alone = f" {_with(serving, best)}; no number is enough otherwise" if len(plan.needs) > 1 else ""
+        return f"{need}{each}{alone}."
+    drafting = next((name for name in (best, *others) if _called(serving, name) != _PLAIN), best)
+    plain = next((name for name in (best, *others) if name != drafting and _called(serving, name) == _PLAIN), None)
+    if plain is None:
+        rest = _listed(serving, others, lambda name: format_count(totals[name]))
+        impossible = "" if "ar" not in plan.needs else "; without drafts no number is enough"
+        return f"{need}{each} {_with(serving, best)}, {rest}{impossible}."
+    faster = _faster_tokens(plan, plain, drafting)
+    if totals[drafting] == totals[plain]:
+        return f"{need} either way{each}: {_called(serving, drafting)} saves none{faster}."
+    other = plain if best == drafting else drafting
+    saved = format_count(totals[plain] - totals[drafting])
+    saves = f": {_called(serving, drafting)} saves {saved}" if best == drafting else ""
+    return f"{need}{each} {_with(serving, best)}, {format_count(totals[other])} {_with(serving, other)}{saves}{faster}."
+
+
+def _faster_tokens(plan: FleetPlan, plain: str, drafting: str) -> str:
+    """How the slowest tokens compare."""
+    ratio = _slowest(plan, plain, "tpot") / _slowest(plan, drafting, "tpot")
+    if not abs(ratio - 1.0) > _MATTERS:
+        return ""
+    return f", but users get their slowest tokens {ratio:.1f} times as fast"
+
+
+# what a replica holds within an SLO
+
+
+def _holds(serving: Serving, gpu_hour: float | None) -> Screen:
+    names, policies = list(without_auto(serving.within_slo)), serving.policies.by_name
+    rates = {name: serving.within_slo[name].rate for name in names}
+    a_gpu = {name: rates[name] / policies[name].gpus for name in names}
+    rows = [("", "GPUs", "requests/s", "95 %", "a GPU", *(() if gpu_hour is None else ("$/1000 requests",)))]
+    for name in names:
+        found, title = serving.within_slo[name], _called(serving, name, serving.k_within_slo.get(name))
+        cost = () if gpu_hour is None else (f"{gpu_hour / 3.6 / a_gpu[name]:.2g}" if a_gpu[name] else "-",)
+        numbers = (f"{found.rate:.2f}", f"{found.low:.2f}-{found.high:.2f}", f"{a_gpu[name]:.2f}")
+        rows.append((title, format_count(policies[name].gpus), *numbers, *cost))
+    most, cheapest = max(names, key=rates.__getitem__), max(names, key=a_gpu.__getitem__)
+    headline = (
+        f"A replica {_with(serving, most)} holds the most within {serving.how.slo}: {rates[most]:.3g} requests/s."
+    )
+    if not rates[most]:
+        headline = f"No replica keeps {_percent(serving.goal.share)} of the requests within {serving.how.slo}."
+    elif cheapest != most:
+        headline += f" A GPU holds the most {_with(serving, cheapest)}."
+    return headline, rows, {"Why": f"{_percent(serving.goal.share)} of the requests keep the SLO there"}
+
+
+# who is done first, where nobody says what is good
+
+
+def _at_a_load(serving: Serving, gpu_hour: float | None) -> Screen:
+    (point,) = serving.points
+    names, replicas = list(without_auto(point.served)), serving.how.fleet.replicas
+    is_judged = serving.how.slo is not None and bool(point.metrics)
+    last = "kept" if is_judged else "first ms"
+    hour = () if gpu_hour is None else ("$/h",)
+    rows = [("", "GPUs", *hour, "answer s", "likely", "token ms", last, "full at /s")]
+    for name in names:
+        gpus, times = serving.policies.by_name[name].gpus * replicas, _times(point, name)
+        kept = point.metrics[name].attainment if is_judged else None
+        cells = [format_count(gpus), *_price(gpu_hour, gpus), _number(times[0]), _likely(serving, point, name)]
+        cells += [_number(times[1]), _number(times[2]) if kept is None else _percent(kept.value)]
+        rows.append((_called(serving, name, _k(point, name)), *cells, f"{replicas * serving.capacities[name][0]:.3g}"))
+    lines = {"How sure": _sure(serving, point), "K": _other_ks(serving, point), "Turns": _gpu_for_gpu(serving)}
+    return _done_first(serving, point), rows, lines
+
+
+def _k(point: ServedLoad, name: str) -> int | None:
+    return point.lookaheads[name].chosen if name in point.lookaheads else None
+
+
+def _times(point: ServedLoad, name: str) -> tuple[float, float, float]:
+    """Seconds to the last token, milliseconds a token and to the first one: means of the run, else of the closed form;
+    infinite where the queue grows.
+    """
+    metrics = point.metrics.get(name)
+    if metrics is None and name in point.closed:
+        closed = point.closed[name]
+        return float(closed.e2e_s), 1e3 * float(closed.tpot_s), 1e3 * float(closed.ttft_s)
+    if metrics is None or metrics.saturated:
+        return np.inf, np.inf, np.inf
+    means = [metrics.of_requests[which] for which in ("e2el", "tpot", "ttft")]
+    answer, token, first = (np.inf if each is None else each.mean.value for each in means)
+    return answer / 1e3, token, first
+
+
+def _likely(serving: Serving, point: ServedLoad, name: str) -> str:
+    """The 80 % range of the time to the last token: the closed form's, around what is shown."""
+    shown, rate = _times(point, name)[0], point.rate
+    times = 1.0 / speed(point.served[name].draws, rate and rate / serving.how.fleet.replicas, point.workload)
+    if not np.isfinite(shown):
+        return "-"
+    low, high = (shown * float(each / median(times)) for each in quantiles(times, 0.1, 0.9))
+    return f"{low:.2g}-{high:.2g}"
+
+
+def _stable(point: ServedLoad) -> list[str]:
+    """Who keeps up there, the choice of the one rule first."""
+    names = [name for name in without_auto(point.served) if np.isfinite(_times(point, name)[0])]
+    return sorted(names, key=lambda name: (name != point.decision.chosen, point.decision.losses.get(name, 1.0)))
+
+
+def _done_first(serving: Serving, point: ServedLoad) -> str:
+    if not (stable := _stable(point)):
+        return "More requests come than any of them answers: give more --replicas, or a lower rate."
+    first, *others = stable
+    lead, full = _with(serving, first), [name for name in without_auto(point.served) if name not in stable]
+    said = f"{lead[:1].upper()}{lead[1:]} an answer takes {_number(_times(point, first)[0])} s"
+    said += f"; {_listed(serving, others, lambda name: _number(_times(point, name)[0]))}" if others else ""
+    return said + (f"; {' and '.join(_called(serving, name) for name in full)} cannot keep up." if full else ".")
+
+
+def _sure(serving: Serving, point: ServedLoad) -> str:
+    """The word of the choice, and in how many draws each is the first."""
+    shares = {name: round(100.0 * share) for name, share in point.decision.best_in.items() if share >= 0.005}
+    if len(point.decision.best_in) < 2:
+        return ""
+    ranked = sorted(shares, key=shares.__getitem__, reverse=True)
+    first, *others = (f"{_called(serving, name)}{{}} in {shares[name]}" for name in ranked)
+    told = ", ".join([f"{first.format(' is done first')} of 100 draws", *(other.format("") for other in others)])
+    return f"{point.decision.word}: {told}"
+
+
+def _other_ks(serving: Serving, point: ServedLoad) -> str:
+    """What the K that nobody chose would lose, if it matters."""
+    usual = int(DEFAULTS["k"])
+    losses = {name: each.losses.get(usual, 0.0) - each.loss.mean for name, each in point.lookaheads.items()}
+    matter = [name for name, lost in losses.items() if name != AUTO and lost >= _MATTERS]
+    lost = _listed(serving, matter, lambda name: _percent(losses[name]))
+    return f"chosen for this load: K {usual} would lose {lost}" if matter else ""
+
+
+def _gpu_for_gpu(serving: Serving) -> str:
+    """From which rate the rival has the faster tokens."""
+    crossed = [each for each in serving.first_crossings if each.rate is not None]
+    if not crossed or AUTO in (crossed[-1].of.name, crossed[-1].over.name):
+        return ""
+    last = crossed[-1]
+    where = "GPU for GPU " if last.basis == "gpu" else ""
+    rate = f"from {last.rate:.1f} requests/s on" if last.rate else "at any rate"
+    return f"{where}tokens come faster {_with(serving, last.over.name)} {rate}"
+
+
+def _over_rates(serving: Serving) -> Screen:
+    """A row a strategy, a column a rate: milliseconds a token, and K where it is chosen."""
+    points = serving.points[:: -(-len(serving.points) // _MOST_RATES)]
+    rows = [("ms a token at", *(f"{point.rate or np.inf:.3g}/s" for point in points), "full at")]
+    for name in without_auto(serving.policies.by_name):
+        cells = []
+        for point in points:
+            token, k = _times(point, name)[1], _k(point, name)
+            cells.append(f"{_number(token)}{f' K {k}' if k and np.isfinite(token) else ''}")
+        rows.append(
+            (_called(serving, name), *cells, f"{serving.how.fleet.replicas * serving.capacities[name][0]:.3g}/s")
+        )
+    firsts: dict[str, list[str]] = {}
+    for point in serving.points:
+        for name in _stable(point)[:1]:
+            firsts.setdefault(name, []).append(f"{point.rate or np.inf:.3g}")
+    spans = [
+        f"{_with(serving, name)} at {rates[0]}{f' to {rates[-1]}' if rates[1:] else ''} requests/s"
+        for name, rates in firsts.items()
+    ]
+    headline = f"Answers are done first {' and '.join(spans)}." if spans else "All of them are full at each rate."
+    return headline, rows, {"Turns": _gpu_for_gpu(serving)}
+
+
+def _assumed(inputs: Sequence[TokenInput]) -> str:
+    """What nobody measured."""
+    ranges: dict[str, list[str]] = {}
+    for each in inputs:
+        if each.is_open and each.within is not None:
+            symbol = "" if each.name == "alpha" else f"{ALL[each.name].short.removeprefix('hit_')} "
+            ranges.setdefault(each.what, []).append(f"{symbol}{each.within[0]:.2g}-{each.within[1]:.2g}")
+    said = ", ".join(f"{what} {', '.join(each)}" for what, each in ranges.items())
+    return f"{said}: not measured" if said else ""

@@ -1,0 +1,156 @@
+"""The fewest replicas within an SLO, each strategy's own K at a load, and the screens that tell of them."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ssdsim.base.record import replace
+from ssdsim.serving.answer import Serving
+from ssdsim.serving.fleet_size import Need, part_of, peak_of
+from ssdsim.serving.load import Load
+from ssdsim.serving.policy_runs import How
+from ssdsim.serving.serve import serve
+from tests.ssdsim.cli.in_process import asked
+from tests.ssdsim.serving.sample_runs import SMALL, requests
+
+pytestmark = pytest.mark.long
+
+MOST_LINES, MOST_COLUMNS = 15, 80
+SHORT = "--model llama-3.1-8b --tp 1 --engine kernels --requests 150 --input-len 300 --output-len 60"
+BUSY: dict[str, Any] = {**SMALL, "requests": 300, "input_len": 500, "output_len": 80, "slo": "tpot:8,ttft:300"}
+
+
+@cache
+def planned() -> Serving:
+    return serve(rate=90.0, strategies="ar,sd", **BUSY)
+
+
+def needs() -> dict[str, Need]:
+    serving = planned()
+    assert serving.plan is not None
+    return dict(serving.plan.needs)
+
+
+@pytest.mark.parametrize("name", ["ar", "sd"])
+def test_as_many_replicas_keep_the_slo_and_one_fewer_does_not(name: str) -> None:
+    need = needs()[name]
+    assert need.replicas is not None
+    assert need.replicas > 1
+    assert need.metrics is not None
+    assert need.metrics.attainment is not None
+    assert need.fewer is not None
+    assert need.fewer < 0.9 <= need.metrics.attainment.value
+    assert 90.0 / need.replicas <= need.holds < 90.0 / (need.replicas - 1)
+
+
+def test_the_replicas_that_are_found_keep_the_slo_when_all_of_them_run() -> None:
+    need = needs()["sd"]
+    every = serve(rate=90.0, replicas=need.replicas, strategies="sd", k=need.k, **{**BUSY, "requests": 1500})
+    attained = every.points[0].metrics["sd"].attainment
+    assert attained is not None
+    assert attained.value > 0.85
+
+
+def test_a_bound_that_nothing_keeps_has_no_number_of_replicas() -> None:
+    serving = serve(rate=4.0, strategies="ar", **{**BUSY, "slo": "tpot:0.5"})
+    assert serving.plan is not None
+    assert serving.plan.needs["ar"].replicas is None
+    assert serving.plan.total("ar") is None
+
+
+def test_each_replica_gets_every_nth_request_of_a_log() -> None:
+    workload, how = requests(6000), How(planned().how.batching)
+    part, of = part_of(replace(workload, generate=None), 3, how)
+    assert of.fleet.replicas == 1
+    assert np.array_equal(part.arrival_s, workload.arrival_s[::3])
+    few, of = part_of(replace(workload, generate=None), 12, how)
+    assert (of.fleet.replicas, few.requests) == (4, 2000)
+    more, _ = part_of(workload, 3, how)
+    assert more.requests == 6000
+    assert more.rate == pytest.approx(workload.rate / 3, rel=0.05)
+
+
+def test_the_busiest_minute_is_that_of_most_requests(tmp_path: Path) -> None:
+    rows = "".join(f"{at},9,9\n" for at in [*range(0, 300, 10), *np.arange(120.0, 170.0, 0.5)])
+    path = tmp_path / "log.csv"
+    path.write_text(f"arrival_s,input_tokens,output_tokens\n{rows}")
+    peak = peak_of(Load(workload=path).arrives(0))
+    assert peak is not None
+    assert peak.rate == pytest.approx(106 / 60)
+    assert 110.0 <= peak.at_s <= 120.0
+
+
+@cache
+def closed() -> Serving:
+    return serve(rate=[0.5, 8.0, 30.0], strategies="sd,ssd", solver="closed", **SMALL)
+
+
+def test_k_follows_the_load_where_nobody_gives_it() -> None:
+    ks = [point.lookaheads["sd"].chosen for point in closed().points]
+    assert ks[0] > ks[-1]
+    for point in closed().points:
+        losses = point.lookaheads["sd"].losses
+        assert losses[point.lookaheads["sd"].chosen] <= min(losses.values()) + 0.02
+
+
+@pytest.mark.parametrize("given", [{"k": 3}, {"k_table": "1-8:3,9-:1"}])
+def test_k_stays_what_is_given(given: dict[str, Any]) -> None:
+    serving = serve(rate=4.0, strategies="sd", solver="closed", **SMALL, **given)
+    assert serving.points[0].lookaheads == {}
+
+
+def test_a_replica_is_full_later_with_its_own_k_than_with_any_k_for_good() -> None:
+    own = closed().capacities["sd"][0]
+    for k in (1, 3, 6):
+        fixed = serve(rate=4.0, strategies="sd", solver="closed", k=k, **SMALL)
+        assert fixed.capacities["sd"][0] <= own * (1.0 + 1e-9)
+        for rate in (1.0, 8.0, 20.0):
+            assert closed().sharings["sd"].tpot_s(rate) <= fixed.sharings["sd"].tpot_s(rate) * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"plan --rate 4 {SHORT}",
+        f"plan --rate 4 {SHORT} --replicas 2 --slo ttft:300,tpot:8 --gpu-hour 2.5",
+        f"plan --rate 1,2,4,8,16,32 --solver closed {SHORT}",
+        f"plan --rate 60 {SHORT} --slo ttft:300,tpot:8 --gpu-hour 2.5",
+        f"plan --rate 60 {SHORT} --slo tpot:0.1",
+        f"plan --capacity --slo ttft:300,tpot:8 {SHORT} --gpu-hour 2.5",
+        f"plan --concurrency 8 {SHORT}",
+        f"plan --rate inf {SHORT} --strategies sd",
+        f"plan --rate 4000 {SHORT}",
+        f"plan --rate 4 {SHORT} --engine vllm --drafter eagle3 --strategies ar,sd",
+    ],
+)
+def test_a_first_screen_has_fifteen_lines(words: str) -> None:
+    done = asked(*words.split())
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.rstrip("\n").split("\n")
+    assert len(lines) <= MOST_LINES, done.stdout
+    assert max(map(len, lines)) <= MOST_COLUMNS, done.stdout
+
+
+def test_gpus_are_those_of_all_replicas() -> None:
+    """They were those of one."""
+    done = asked(*f"plan --rate 4 --replicas 2 --strategies ar --solver closed {SHORT} --tp 4".split())
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("no drafts")]
+    assert row.split()[2] == "8"
+    told = json.loads(
+        asked(*f"plan --rate 4 --replicas 2 --strategies ar --solver closed {SHORT} --json".split()).stdout
+    )
+    assert told["points"][0]["strategies"]["ar"]["gpus"] == 2
+
+
+def test_a_doubtful_unit_is_on_the_first_screen(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    lines = [{"timestamp": at / 8, "input_length": 90, "output_length": 9} for at in range(100)]
+    log.write_text("\n".join(map(json.dumps, lines)))
+    words = f"plan --workload {log} --solver closed --strategies ar --model llama-3.1-8b --tp 1"
+    said = " ".join(asked(*words.split()).stdout.split())
+    assert "timestamps read as ms: 8,000 requests/s; in seconds? --time-unit s" in said
+    assert "Doubt" not in asked(*f"{words} --time-unit s".split()).stdout
