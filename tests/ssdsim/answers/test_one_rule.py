@@ -167,6 +167,7 @@ def test_the_truth_lies_in_the_interval_as_often_as_it_says() -> None:
         here |= [{}, {"alpha": f"{low}:{high}"}, {"alpha": f"{low}:{high}", "p_hit": 0.8}, {"p_hit": "0.4:0.9"}][
             number % 4
         ]
+        here |= {} if "p_hit" in here else {"f": 3}  # else predict has its own best
         versus = predict(**here).verdict.over["sd"]
         assert versus.low is not None
         assert versus.high is not None

@@ -77,7 +77,7 @@ def test_a_new_strategy_is_in_every_figure(made: Report) -> None:
 
 @pytest.mark.long
 def test_the_header_holds_the_subject_against_the_new_strategy_too(made: Report) -> None:
-    prediction = predict(**OPTIONS, b=1, k=6)
+    prediction = predict(**OPTIONS, b=1, k=6, f=3)
     assert made.sentence == prediction.verdict.sentence
     assert f"{prediction.verdict.sure}." in made.html
     gpus = {name: prediction.estimates[name].gpus for name in ALL_FOUR}
