@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ssdsim.base.record import Record, replace
-from ssdsim.base.settings import Settings
+from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.hardware.catalog import find_transformer, siblings
 from ssdsim.pricing.drafter import Draft
 from ssdsim.strategies import drafters
@@ -93,12 +93,18 @@ def supposed(settings: Settings, draft: Draft | None) -> Supposed | None:
 
 
 def _published(settings: Settings, draft: Draft, known: PublishedAcceptance, prior: KindPrior) -> Supposed:
-    """The card's chosen set, and all that its other sets, and the texts that it lacks, may make of it."""
+    """The card's chosen set, and all that its other sets, and the texts that it lacks, may make of it.
+
+    Where nobody named the head, it may be another one for the same target.
+    """
     named = settings["draft_set"] is not None
     text: Text = known.text if named else settings["text"]
     sets = [known] if named else [each for each in draft.sets if each.temperature == known.temperature]
     span = _over_texts(sets, known, text, prior)
-    span = span.spread(math.hypot(priors().sets, priors().heads if draft.published_for else 0.0))
+    of_another = draft.published_for or (
+        settings["drafter"] in priors().context.kinds and settings.source("draft") != GIVEN
+    )
+    span = span.spread(math.hypot(priors().sets, priors().heads if of_another else 0.0))
     span = _beyond(settings, _at_temperature(settings, span, known.temperature))
     if _has_four_bits(settings):
         span = replace(span, low=min(span.low, logit(priors().least)))
@@ -109,11 +115,11 @@ def _published(settings: Settings, draft: Draft, known: PublishedAcceptance, pri
 
 
 def _of_relatives(settings: Settings, kin: Sequence[DrafterCard], prior: KindPrior) -> Supposed:
-    """The one in the middle, as one rate, with what differs between drafters of a kind."""
+    """The one in the middle, as one rate, with what differs between two drafters of a kind."""
     text: Text = settings["text"]
     sets = [middle_set(each.acceptance, text, settings["temperature"]) for each in kin]
     known = middle_set(sets, MIXED, settings["temperature"])
-    span = _over_texts(sets, known, text, prior).spread(math.hypot(priors().sets, priors().heads))
+    span = _over_texts(sets, known, text, prior).spread(math.hypot(priors().sets, math.sqrt(2.0) * priors().heads))
     span = _beyond(settings, _at_temperature(settings, span, known.temperature))
     card = kin[sets.index(known)]
     said = f"{PRIOR}{card.name}, of {card.target}, on {known.data}{_moved_to(known, text)}{_where(settings)}"
