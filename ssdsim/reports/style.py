@@ -28,7 +28,12 @@ WORK_COLOUR = {
     "communicate": "#56b4e9",
     "host": "#808080",
 }
-WORK_PATTERN = {"fallback": "/", "communicate": "x", "host": "."}
+_WORK_SHAPE = {"fallback": "/", "communicate": "x", "host": "."}
+WORK_PATTERN: dict[str, dict[str, Any]] = {
+    part: {"shape": shape, "size": 6, "solidity": 0.35, "fillmode": "overlay", "fgcolor": "#000000", "fgopacity": 0.6}
+    for part, shape in _WORK_SHAPE.items()
+}
+"""Dark hatches on the full colour: on a dark page, hatches of the colour alone would hardly be seen."""
 
 # ticks within a decade where the largest value is less than so many times the smallest
 _STEPS_UP_TO: dict[float, Sequence[float]] = {

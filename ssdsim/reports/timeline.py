@@ -248,7 +248,7 @@ def _plot(shown: Sequence[_Slice], scale: float, unit: str) -> go.Figure:
             marker={
                 "color": WORK_COLOUR[part],
                 "line": {"width": 0.5, "color": "#ffffff"},
-                "pattern": {"shape": WORK_PATTERN.get(part, ""), "size": 5},
+                "pattern": WORK_PATTERN.get(part, {}),
             },
             hovertemplate=f"%{{customdata}}: %{{x:.3g}} {unit}, from %{{base:.4g}}<extra>%{{y}}</extra>",
         )

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim.answers.evidence import inputs_text
-from ssdsim.answers.predict import predict_configured
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
@@ -76,7 +75,8 @@ def explore(
     """
     found = explorer_grid(seed, Workers(jobs, cluster, progress), checked=_RANDOM_PLACES, **options)
     bases = [configure(**_start(found, side)) for side in _sides(found)]
-    sentence = predict_configured(bases[0], seed).verdict.sentence
+    assert found.stops is not None  # it is the whole grid
+    sentence = found.stops.first(found.space)
     lines = dict.fromkeys(line for base in bases for line in _lines(base))
     titles = dict.fromkeys("Unit-free" if base.site is None else base.place for base in bases)
     page = html(found, " / ".join(titles), list(lines), _made_by(options, seed), found.off)

@@ -213,8 +213,8 @@ function showTable(view, element) {
 // The verdict at a stop; elsewhere the numbers.
 function said(view, side) {
   const { subject } = head, why = view.grid.refused(subject, view.places[subject]);
-  const told = sentenceAt({ ...state.at, ...side.place });
-  if (told) return told;
+  const told = toldAt(side);
+  if (told) return told[0];
   if (why >= 0) return head.refused[subject].sentences[why];
   const rivals = view.rivals.filter((name) => Number.isFinite(view.rates[name].rate));
   if (!rivals.length) return head.alone;
@@ -227,23 +227,25 @@ function said(view, side) {
 }
 
 // Sentences are where all strategies are compared, and sliders stand as nobody moved them.
-function sentenceAt(at) {
+function toldAt(side) {
+  const at = { ...state.at, ...side.place };
   const untouched = head.axes.every((axis) => !axis.continuous || at[axis.name] === axis.start);
-  if (!untouched || state.measured.length || state.off.length) return "";
+  if (!untouched || state.measured.length || state.off.length) return null;
   let number = 0;
   for (const [name, stops] of Object.entries(head.stops.axes)) {
     const place = stops.indexOf(at[name]);
-    if (place < 0) return "";
+    if (place < 0) return null;
     number = number * stops.length + place;
   }
-  return head.stops.sentences[head.stops.numbers[number]];
+  return head.stops.told[head.stops.numbers[number]];
 }
 
-function standingLine() {
+function standingLine(side) {
   const named = (name) => `${name.replaceAll("_", " ")} ${state.at[name]}`, doubts = Object.keys(head.doubts);
   const open = doubts.filter((name) => !state.measured.includes(name)).map((name) => `${named(name)} (${rangeOf(name).map((end) => Number(end.toPrecision(2))).join(" to ")})`);
   const known = doubts.filter((name) => state.measured.includes(name)).map(named);
-  return [open.length ? `Not measured: ${open.join(", ")}.` : "", known.length ? `Measured: ${known.join(", ")}.` : ""].filter(Boolean).join(" ");
+  const sure = toldAt(side)?.[1];
+  return [sure ? `${sure[0].toUpperCase()}${sure.slice(1)}.` : "", open.length ? `Not measured: ${open.join(", ")}.` : "", known.length ? `Measured: ${known.join(", ")}.` : ""].filter(Boolean).join(" ");
 }
 
 // The sentence and the table follow at once, and the figures in view; the others when there is time, the last state only.
@@ -254,7 +256,7 @@ function drawSide(side, i, answers, later) {
   const verdict = section.querySelector(".verdict");
   verdict.textContent = said(view, side);
   verdict.style.setProperty("--strategy", head.strategies.find((each) => each.name === head.subject).colour);
-  section.querySelector(".standing-line").textContent = standingLine();
+  section.querySelector(".standing-line").textContent = standingLine(side);
   showTable(view, section.querySelector("table.strategies"));
   for (const [name, figure] of Object.entries(FIGURES)) {
     const card = document.getElementById(`${name}-${i}`);

@@ -109,7 +109,7 @@ function roundFigure(view) {
     traces: view.head.parts.map((part) => ({
       type: "bar", orientation: "h", name: part.title, y: view.possible.map((each) => each.title),
       x: view.possible.map((each) => scale * view.rates[each.name][part.name]),
-      marker: { color: part.colour, pattern: { shape: part.pattern, size: 5 } },
+      marker: { color: part.colour, pattern: part.pattern },
       hovertemplate: `%{y}, ${part.title}: %{x:.3g} ${unit}<extra></extra>`,
     })),
     layout: { barmode: "stack", margin: NARROW, legend: LEGEND, yaxis: { autorange: "reversed", automargin: true },

@@ -198,8 +198,8 @@ def _question(space: Space) -> dict[str, Any]:
     }
 
 
-def _round_part(part: str) -> dict[str, str]:
-    look = {"colour": WORK_COLOUR[part], "pattern": WORK_PATTERN.get(part, "")}
+def _round_part(part: str) -> dict[str, Any]:
+    look = {"colour": WORK_COLOUR[part], "pattern": WORK_PATTERN.get(part, {})}
     return {"name": part, "title": PART_TITLES[part], **look}
 
 
@@ -233,10 +233,11 @@ def _doubt(each: Doubt, space: Space, numbers: _PackedNumbers) -> dict[str, Any]
 
 
 def _stops(found: Stops) -> dict[str, Any]:
-    """Each different sentence, and its number by stop."""
-    sentences = list(dict.fromkeys(found.sentences))
-    number = {sentence: at for at, sentence in enumerate(sentences)}
-    return {"axes": found.stops, "sentences": sentences, "numbers": [number[each] for each in found.sentences]}
+    """What is told, each once, and its number by stop."""
+    told = list(dict.fromkeys(found.told))
+    number = {each: at for at, each in enumerate(told)}
+    sentences = [(each.sentence, each.sure) for each in told]
+    return {"axes": found.stops, "told": sentences, "numbers": [number[each] for each in found.told]}
 
 
 def _unsaid(option: Option) -> str:

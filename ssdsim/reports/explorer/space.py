@@ -32,8 +32,8 @@ from ssdsim.tokens.pair_choice import chosen_by
 
 STOPS: Mapping[str, tuple[Any, ...]] = {
     "b": (1, 2, 4, 8, 16, 32, 64),
-    "k": (2, 3, 4, 6, 8, 12),
-    "f": (3, 4, 6, 8),
+    "k": (1, 2, 3, 4, 6, 7, 8, 12),
+    "f": (3, 4, 8, 16),
     "backup": ("auto", "jit", "fast"),
     "context": (1024, 4096, 16384),
 }
@@ -220,7 +220,7 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
         named = ", ".join(map(spelled, continuous))
         raise InputError(f"at most {_MOST_CONTINUOUS} options are interpolated, these are {len(continuous)}: {named}")
     kept_doubts = tuple(each for each in found.doubts if each.name in read)
-    axes = [_with_best(axis, found, said) for axis in found.axes if axis.name in read]
+    axes = [_with_best(axis, found, said, exact) for axis in found.axes if axis.name in read]
     return replace(found, axes=tuple(axes), doubts=kept_doubts)
 
 
@@ -267,7 +267,7 @@ def _read(points: Sequence[Mapping[str, Any]], name: str, steps: Steps) -> froze
     return frozenset[str]().union(*(scenario.reads for scenario in Points(points, steps).scenarios(name)))
 
 
-def _with_best(axis: GridAxis, space: Space, said: Mapping[str, Any]) -> GridAxis:
+def _with_best(axis: GridAxis, space: Space, said: Mapping[str, Any], exact: bool) -> GridAxis:
     """The axis with a word for its best stop, where each strategy has a best one of its own.
 
     The word takes the place of ``auto`` of the fallbacks, the better of the others, if only one strategy reads it.
@@ -275,8 +275,9 @@ def _with_best(axis: GridAxis, space: Space, said: Mapping[str, Any]) -> GridAxi
     readers = [name for name, axes in space.read.items() if axis.name in axes]
     if axis.name == "backup" and set(axis.values) == {"auto", "jit", "fast"} and len(readers) == 1:
         return replace(axis, values=tuple(value for value in axis.values if value != "auto"), best="auto")
+    given = {name for name, value in said.items() if not is_list_of(name, value)}
     searched = axis.name in SEARCHED and len(axis.values) > 1 and not space.unit_free and "p_hit" not in said
-    return replace(axis, best=BEST) if searched else axis
+    return replace(axis, best=BEST, opens_best=not exact and axis.name not in given) if searched else axis
 
 
 def _about(axis: GridAxis, each: TokenInput | None) -> GridAxis | None:

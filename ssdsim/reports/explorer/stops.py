@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.answers.decision import TIED
+from ssdsim.answers.decision import TIED, Candidate, decide, knowable, simplicity
 from ssdsim.answers.grid import Evaluator
-from ssdsim.answers.predict import judged
-from ssdsim.answers.verdict import no_room
+from ssdsim.answers.own_best import Choice
+from ssdsim.answers.verdict import Rates, no_room, verdict
+from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws
 from ssdsim.base.record import Record
-from ssdsim.pricing.cost import TimingErrors
-from ssdsim.question.many import RateDraws, across, estimate
+from ssdsim.question.many import RateDraws, estimate
+from ssdsim.question.token_errors import KnownTokens
 from ssdsim.reports.explorer.space import GridAxis, Space
 from ssdsim.reports.explorer.strategy_grid import ErrorDraws, PricedPoints
 from ssdsim.reports.explorer.table import Floats
@@ -26,11 +27,25 @@ _MOST = 800  # sentences: each takes some milliseconds
 _LAST = ("backup", "context", "f")  # axes whose stops are the first to have none
 
 
+class Told(Record):
+    """The verdict in words, and how sure it is."""
+
+    sentence: str
+    sure: str = ""
+
+
 class Stops(Record):
-    """The sentence at every one of the stops of some axes, the last of them fastest."""
+    """What is told at every one of the stops of some axes, the last of them fastest."""
 
     stops: Mapping[str, tuple[Any, ...]]
-    sentences: tuple[str, ...]
+    told: tuple[Told, ...]
+
+    def first(self, space: Space) -> str:
+        """The sentence with which the page opens."""
+        opens = [space.axis(name).opens if space.axis(name).opens in of else of[0] for name, of in self.stops.items()]
+        places = [of.index(each) for of, each in zip(self.stops.values(), opens, strict=True)]
+        shape = [*map(len, self.stops.values())]
+        return self.told[int(np.ravel_multi_index(places, shape)) if shape else 0].sentence
 
     @classmethod
     def joined(cls, parts: Sequence[Stops], along: str) -> Stops:
@@ -38,10 +53,13 @@ class Stops(Record):
         names, first = list(parts[0].stops), parts[0]
         if along not in names or len(parts) == 1:
             return first
-        each = [np.reshape(part.sentences, [*map(len, part.stops.values())]) for part in parts]
-        whole = np.concatenate(each, axis=names.index(along))
+        shapes = ([*map(len, part.stops.values())] for part in parts)
+        numbers = np.cumsum([0, *(len(part.told) for part in parts)])
+        each = [start + np.arange(prod(shape)).reshape(shape) for start, shape in zip(numbers, shapes, strict=False)]
+        whole = np.concatenate(each, axis=names.index(along)).reshape(-1)
+        told = [one for part in parts for one in part.told]
         stops = tuple(stop for part in parts for stop in part.stops[along])
-        return cls({**first.stops, along: stops}, tuple(whole.reshape(-1).tolist()))
+        return cls({**first.stops, along: stops}, tuple(told[number] for number in whole.tolist()))
 
 
 def told_stops(space: Space) -> dict[str, tuple[Any, ...]]:
@@ -60,19 +78,22 @@ def stops_of(
     sides = {name: _Side.of(space, name, evaluator, errors) for name in (space.subject, *space.rivals)}
     own = {name: tuple(each for each in of if each in space.axis(name).stops) for name, of in stops.items()}
     places = (dict(zip(own, each, strict=True)) for each in product(*own.values()))
-    drawn = None if errors is None else errors.errors
-    return Stops(own, tuple(_sentence(space, sides, place, drawn) for place in places))
+    known = (
+        {} if errors is None else knowable(chain.from_iterable(side.known for side in sides.values()), errors.errors)
+    )
+    return Stops(own, tuple(_told(space.subject, sides, known, place) for place in places))
 
 
 class _Side(Record, eq=False):
     """A strategy at the points of its own stops: draws of its tokens/s, and those with the doubts known."""
 
+    name: str
     axes: tuple[GridAxis, ...]
     at: PricedPoints
     rate: Floats
-    joint: Draws | None
-    timings: Draws | None
-    across: Draws | None
+    gpus: Floats
+    joint: Draws | None = None
+    timings: Draws | None = None
 
     @classmethod
     def of(cls, space: Space, name: str, evaluator: Evaluator, errors: ErrorDraws | None) -> _Side:
@@ -81,15 +102,15 @@ class _Side(Record, eq=False):
         at = PricedPoints.of(name, space.grid(name, names, space.unsaid), evaluator)
         rows = at.side_by_side
         if rows is None:
-            return cls(axes, at, np.full(len(at), np.nan), None, None, None)
-        rate = at.spread(np.broadcast_to(estimate(rows).tokens_per_second, len(rows)))
+            return cls(name, axes, at, np.full(len(at), np.nan), np.full(len(at), np.nan))
+        found = estimate(rows)
+        rate, gpus = (at.spread(np.broadcast_to(each, len(rows))) for each in (found.tokens_per_second, found.gpus))
         if errors is None:
-            return cls(axes, at, rate, None, None, None)
+            return cls(name, axes, at, rate, gpus)
         known = PricedPoints.of(name, space.grid(name, names), evaluator).side_by_side if space.doubts else rows
         assert known is not None  # what is known needs no more room
-        looked = across(rows, errors.errors) if any(each.open for each in rows.known) else None
         joint, timings = (at.spread(errors.joint(each)) for each in (rows, known))
-        return cls(axes, at, rate, joint, timings, None if looked is None else at.spread(looked))
+        return cls(name, axes, at, rate, gpus, joint, timings)
 
     def points(self, place: Mapping[str, Any]) -> NDArray[np.intp]:
         """The numbers of the possible points at a place: several where it leaves the choice of the best."""
@@ -115,25 +136,39 @@ class _Side(Record, eq=False):
         levels = np.log(self.joint[points]).mean(axis=1)
         return int(points[np.argmax(levels >= levels.max() - TIED)])
 
+    @property
+    def known(self) -> Sequence[KnownTokens]:
+        """What its tokens rest on."""
+        rows = self.at.side_by_side
+        return () if rows is None else rows.known
+
+    def speeds(self, point: int) -> Draws:
+        return self.rate[point : point + 1] if self.joint is None else self.joint[point]
+
+    def candidate(self, point: int) -> Candidate[Choice]:
+        places = [int(each) for each in np.unravel_index(point, [len(axis.values) for axis in self.axes] or [1])]
+        simple = simplicity(self.name, float(self.gpus[point]), *places)
+        return Candidate((self.name, (("stop", point),)), self.name, float(self.gpus[point]), simple)
+
     def draws(self, point: int) -> RateDraws | None:
         if self.joint is None or self.timings is None:
             return None
-        return RateDraws(self.joint[point], self.timings[point], None if self.across is None else self.across[point])
+        return RateDraws(self.joint[point], self.timings[point])
 
 
-def _sentence(space: Space, sides: Mapping[str, _Side], place: Mapping[str, Any], errors: TimingErrors | None) -> str:
-    chosen: dict[str, int] = {}
-    refused: dict[str, str] = {}
-    for name, side in sides.items():
-        points = side.points(place)
-        if points.size:
-            chosen[name] = side.best(points)
-        else:
-            refused[name] = side.why_not(place)
-    if not chosen:
-        return no_room(space.subject, refused[space.subject])
-    scenarios = {name: sides[name].at.scenario(point) for name, point in chosen.items()}
-    draws = {name: sides[name].draws(point) for name, point in chosen.items()}
-    told = {name: each for name, each in draws.items() if each is not None}
-    estimates = {name: each.estimate for name, each in scenarios.items()}
-    return judged(space.subject, scenarios, estimates, told or None, refused, errors if told else None).sentence
+def _told(subject: str, sides: Mapping[str, _Side], known: Mapping[str, Array], place: Mapping[str, Any]) -> Told:
+    points = {name: side.points(place) for name, side in sides.items()}
+    refused = {name: sides[name].why_not(place) for name, each in points.items() if not each.size}
+    best = {name: sides[name].best(each) for name, each in points.items() if each.size}
+    if not best:
+        return Told(no_room(subject, refused[subject]))
+    every = {name: [sides[name].candidate(point) for point in points[name].tolist()] for name in best}
+    speeds = {each.key: sides[name].speeds(each.key[1][0][1]) for name, some in every.items() for each in some}
+    draws = {name: each for name, point in best.items() if (each := sides[name].draws(point)) is not None}
+    if draws:
+        known = {**known, "timings": np.log(np.stack([each.timings for each in draws.values()], axis=-1))}
+    decision = decide(chain.from_iterable(every.values()), speeds, known)
+    rates = {name: float(sides[name].rate[point]) for name, point in best.items()}
+    gpus = {name: float(sides[name].gpus[point]) for name, point in best.items()}
+    found = verdict(subject, Rates(rates, gpus, draws or None), decision, refused)
+    return Told(found.sentence, found.sure)
