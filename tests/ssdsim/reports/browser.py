@@ -129,7 +129,7 @@ class Browser:
 
 
 @contextmanager
-def loaded(browser: Browser, page: Path, width: int, height: int) -> Iterator[None]:
+def loaded(browser: Browser, page: Path | str, width: int, height: int) -> Iterator[None]:
     """A page of a file, loaded anew; afterwards nothing may have gone wrong or been asked of a network."""
     browser.send("Page.navigate", url="about:blank")
     browser.problems.clear()

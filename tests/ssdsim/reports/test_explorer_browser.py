@@ -44,8 +44,8 @@ def page(made: Explorer, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def opened(browser: Browser, page: Path) -> Iterator[Browser]:
-    """The page, freshly loaded; afterwards nothing may have gone wrong or been asked of a network."""
-    with loaded(browser, page, 1400, 1000):
+    """The page at K 6 and F 3, freshly loaded; afterwards nothing may have gone wrong or been asked of a network."""
+    with loaded(browser, f"{page.as_uri()}#k=6&f=3", 1400, 1000):
         yield browser
 
 
@@ -107,12 +107,16 @@ def holds(browser: Browser, within: float = 0.015) -> None:
 
 
 def test_it_opens_at_the_verdict_of_predict(opened: Browser, made: Explorer) -> None:
-    exact = predict(context=1024).verdict.sentence
-    assert made.sentence == exact
-    assert text(opened, ".verdict") == exact
+    exact = predict(context=1024, k=6, f=3).verdict
+    assert text(opened, ".verdict") == exact.sentence
+    assert exact.sure.split(";")[0][1:] in text(opened, ".standing-line")
     assert "Not measured: alpha 0.77 (0.41 to 0.91)" in text(opened, ".standing-line")
     assert "--alpha" not in text(opened, "#command")
     holds(opened)
+    opened.evaluate("document.getElementById('reset').click()")
+    opened.wait_until("document.documentElement.dataset.followed === 'all'")
+    assert text(opened, ".verdict") == made.sentence
+    assert "--k" not in text(opened, "#command")  # each strategy at its own best
 
 
 def test_a_slider_moves_its_own_doubt_and_ends_none(opened: Browser) -> None:
@@ -218,12 +222,12 @@ def test_a_slider_moves_by_keyboard_and_all_follows(opened: Browser) -> None:
     press(opened, "ArrowRight")
     assert text(opened, "#at-b-value") == "4"
     assert opened.evaluate("document.getElementById('at-b').getAttribute('aria-valuetext')") == "4"
-    assert text(opened, ".verdict") == predict(b=4).verdict.sentence
+    assert text(opened, ".verdict") == predict(b=4, k=6, f=3).verdict.sentence
     assert text(opened, "#round-0 h3") != before
     plot = "document.querySelector('#{}-0 .plot')"
     sizes = opened.evaluate(f"{plot.format('ratio')}.data.at(-1).marker.size")
     assert [size > 10 for size in sizes] == [False, True, False]
-    estimates = predict(b=4).estimates
+    estimates = predict(b=4, k=6, f=3).estimates
     parts = opened.evaluate(f"{plot.format('round')}.data.map((trace) => trace.x)")
     assert sum(part[2] for part in parts) == pytest.approx(1e3 * float(estimates["ssd"].round_s), rel=1e-3)
     press(opened, "End")
@@ -260,7 +264,7 @@ def test_the_copied_command_says_what_the_page_says(opened: Browser, state: dict
     opened.wait_until("document.getElementById('copy').textContent === 'copied'", 10)
 
 
-def test_the_state_survives_a_reload_and_a_copied_address(opened: Browser, page: Path) -> None:
+def test_the_state_survives_a_reload_and_a_copied_address(opened: Browser, made: Explorer) -> None:
     move(opened, "b", 2)
     move(opened, "alpha", 0.65)
     tick(opened, "hit_r")
@@ -280,7 +284,7 @@ def test_the_state_survives_a_reload_and_a_copied_address(opened: Browser, page:
     opened.evaluate("document.getElementById('reset').click()")
     opened.wait_until("document.documentElement.dataset.followed === 'all'")
     assert opened.evaluate("location.hash") == ""
-    assert text(opened, ".verdict") == predict().verdict.sentence
+    assert text(opened, ".verdict") == made.sentence
 
 
 def test_a_place_outside_of_the_grid_is_said(opened: Browser, page: Path) -> None:
@@ -361,13 +365,13 @@ def test_two_profiles_stand_side_by_side(browser: Browser, tmp_path: Path) -> No
     explore(hit_c=[0.4], hit_r=0.7, context=[1024], **options).save(tmp_path / "two.html")
     browser.problems.clear()
     browser.screen(1400, 900)
-    browser.open(tmp_path / "two.html")
+    browser.open(f"{(tmp_path / 'two.html').as_uri()}#k=6")
     for number, hardware in enumerate(options["hardware"]):
-        exact = predict(hardware=hardware, alpha=0.8, hit_c=0.4, hit_r=0.7).verdict.sentence
+        exact = predict(hardware=hardware, k=6, f=3, alpha=0.8, hit_c=0.4, hit_r=0.7).verdict.sentence
         assert text(browser, f"#side-{number} h2") == hardware
         assert text(browser, f"#side-{number} .verdict") == exact
     move(browser, "b", 1)
-    exact = predict(hardware="b200-sxm", alpha=0.8, hit_c=0.4, hit_r=0.7, b=16).verdict.sentence
+    exact = predict(hardware="b200-sxm", k=6, f=3, alpha=0.8, hit_c=0.4, hit_r=0.7, b=16).verdict.sentence
     assert text(browser, "#side-1 .verdict") == exact
     assert browser.evaluate("document.documentElement.scrollWidth") == 1400
     assert browser.problems == []
@@ -389,7 +393,7 @@ def test_the_report_of_a_sweep_follows_its_menus(browser: Browser, tmp_path: Pat
     assert stays in text(browser, ".base")
     move(browser, "b", 1)
     choose(browser, "k", 1)
-    exact = predict(b=16, k=3, alpha=0.8, hit_c=0.4, hit_r=0.7)
+    exact = predict(b=16, k=3, f=3, alpha=0.8, hit_c=0.4, hit_r=0.7)
     assert text(browser, "#side-0 .verdict") == exact.verdict.sentence
     assert "--b 16 --k 3 --alpha 0.8" in text(browser, "#command")
     assert "k 3" in text(browser, "#speedup-b .about")
