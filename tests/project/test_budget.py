@@ -18,7 +18,7 @@ BUDGETS = {
     "ssdsim/pricing": (1_740, 8),
     "ssdsim/question": (3_900, 22),  # formats that names say, defaults of the engine, supposed acceptance
     "ssdsim/readers": (3_580, 18),  # logs by OpenAI's names, and the unit of a log's timestamps
-    "ssdsim/reports": (5_500, 29),  # doubts that sliders move, and sentences of stops, in place of contests
+    "ssdsim/reports": (5_520, 29),  # doubts that sliders move, and sentences of stops, in place of contests
     "ssdsim/rounds": (1_220, 7),
     "ssdsim/runs": (990, 6),
     "ssdsim/serving": (6_400, 25),  # how many replicas an SLO needs, and K at the load
