@@ -234,10 +234,10 @@ def _doubt(each: Doubt, space: Space, numbers: _PackedNumbers) -> dict[str, Any]
 
 def _stops(found: Stops) -> dict[str, Any]:
     """What is told, each once, and its number by stop."""
-    told = list(dict.fromkeys(found.told))
+    told = list(dict.fromkeys(found.texts))
     number = {each: at for at, each in enumerate(told)}
     sentences = [(each.sentence, each.sure) for each in told]
-    return {"axes": found.stops, "told": sentences, "numbers": [number[each] for each in found.told]}
+    return {"axes": found.stops, "told": sentences, "numbers": [number[each] for each in found.texts]}
 
 
 def _unsaid(option: Option) -> str:

@@ -27,7 +27,7 @@ _MOST = 800  # sentences: each takes some milliseconds
 _LAST = ("backup", "context", "f")  # axes whose stops are the first to have none
 
 
-class Told(Record):
+class StopText(Record):
     """The verdict in words, and how sure it is."""
 
     sentence: str
@@ -38,14 +38,14 @@ class Stops(Record):
     """What is told at every one of the stops of some axes, the last of them fastest."""
 
     stops: Mapping[str, tuple[Any, ...]]
-    told: tuple[Told, ...]
+    texts: tuple[StopText, ...]
 
     def first(self, space: Space) -> str:
         """The sentence with which the page opens."""
         opens = [space.axis(name).opens if space.axis(name).opens in of else of[0] for name, of in self.stops.items()]
         places = [of.index(each) for of, each in zip(self.stops.values(), opens, strict=True)]
         shape = [*map(len, self.stops.values())]
-        return self.told[int(np.ravel_multi_index(places, shape)) if shape else 0].sentence
+        return self.texts[int(np.ravel_multi_index(places, shape)) if shape else 0].sentence
 
     @classmethod
     def joined(cls, parts: Sequence[Stops], along: str) -> Stops:
@@ -54,10 +54,10 @@ class Stops(Record):
         if along not in names or len(parts) == 1:
             return first
         shapes = ([*map(len, part.stops.values())] for part in parts)
-        numbers = np.cumsum([0, *(len(part.told) for part in parts)])
+        numbers = np.cumsum([0, *(len(part.texts) for part in parts)])
         each = [start + np.arange(prod(shape)).reshape(shape) for start, shape in zip(numbers, shapes, strict=False)]
         whole = np.concatenate(each, axis=names.index(along)).reshape(-1)
-        told = [one for part in parts for one in part.told]
+        told = [one for part in parts for one in part.texts]
         stops = tuple(stop for part in parts for stop in part.stops[along])
         return cls({**first.stops, along: stops}, tuple(told[number] for number in whole.tolist()))
 
@@ -156,12 +156,12 @@ class _Side(Record, eq=False):
         return RateDraws(self.joint[point], self.timings[point])
 
 
-def _told(subject: str, sides: Mapping[str, _Side], known: Mapping[str, Array], place: Mapping[str, Any]) -> Told:
+def _told(subject: str, sides: Mapping[str, _Side], known: Mapping[str, Array], place: Mapping[str, Any]) -> StopText:
     points = {name: side.points(place) for name, side in sides.items()}
     refused = {name: sides[name].why_not(place) for name, each in points.items() if not each.size}
     best = {name: sides[name].best(each) for name, each in points.items() if each.size}
     if not best:
-        return Told(no_room(subject, refused[subject]))
+        return StopText(no_room(subject, refused[subject]))
     every = {name: [sides[name].candidate(point) for point in points[name].tolist()] for name in best}
     speeds = {each.key: sides[name].speeds(each.key[1][0][1]) for name, some in every.items() for each in some}
     draws = {name: each for name, point in best.items() if (each := sides[name].draws(point)) is not None}
@@ -171,4 +171,4 @@ def _told(subject: str, sides: Mapping[str, _Side], known: Mapping[str, Array], 
     rates = {name: float(sides[name].rate[point]) for name, point in best.items()}
     gpus = {name: float(sides[name].gpus[point]) for name, point in best.items()}
     found = verdict(subject, Rates(rates, gpus, draws or None), decision, refused)
-    return Told(found.sentence, found.sure)
+    return StopText(found.sentence, found.sure)

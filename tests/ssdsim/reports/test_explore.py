@@ -41,7 +41,7 @@ def sentence(found: ExplorerGrid, **at: Any) -> str:
     number = 0
     for name, stops in found.stops.stops.items():
         number = number * len(stops) + (stops.index(at[name]) if name in at else 0)
-    return found.stops.told[number].sentence
+    return found.stops.texts[number].sentence
 
 
 def numbers(text: str) -> list[float]:
@@ -227,7 +227,7 @@ def test_a_rival_without_room_anywhere_leaves_the_others() -> None:
     assert np.isnan(column(with_all.rates["ssd"].table, "log_rate")).all()
     assert with_all.stops is not None
     assert with_ar.stops is not None
-    assert with_all.stops.told == with_ar.stops.told
+    assert with_all.stops.texts == with_ar.stops.texts
 
 
 @pytest.mark.long
