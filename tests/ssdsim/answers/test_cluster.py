@@ -117,7 +117,7 @@ def test_a_worker_of_another_version_is_refused_in_one_line(older: str, answer: 
         answer(cluster=older)
 
 
-COMMANDS = ["sweep --t-sd 0.2 --b 1,2", "explore --t-sd 0.2 --b 1,2 --k 3,4", "serve --rate 1,2 --requests 20 --quiet"]
+COMMANDS = ["sweep --t-sd 0.2 --b 1,2", "explore --t-sd 0.2 --b 1,2 --k 3,4", "plan --rate 1,2 --requests 20 --quiet"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
