@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calibration.cli.first_screens import print_bench
 from calibration.cli.row_options import by_column, row_options
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import plain
 from ssdsim.base.record import replace
 from ssdsim.cli.console import console, echo, print_each
-from ssdsim.cli.options import Verb, json_option, output_option, quiet_option, rare_option
+from ssdsim.cli.options import Verb, explain_option, json_option, output_option, quiet_option, rare_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
@@ -63,6 +64,7 @@ _PASSED_ON = ("requests", "repeats", "seed", "timeout")
 @rare_option("--accept", type=click.FloatRange(0.0, 1.0), default=0.8, show_default=True, help="of a plan: forced rate")
 @rare_option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="of a plan's servers")
 @quiet_option
+@explain_option
 @json_option
 def command(
     url: str | None,
@@ -72,6 +74,7 @@ def command(
     plan: str | None,
     launch: bool,
     quiet: bool,
+    explain: bool,
     as_json: bool,
     **asked: Any,
 ) -> None:
@@ -118,7 +121,9 @@ def command(
         shown_rows = [setting_json(each) for each in settings]
         echo_json({"schema": 1, "rows": output, "measured": measured.new, "settings": shown_rows})
         return
-    print_settings(settings)
+    print_bench(settings, output)
+    if explain:
+        print_settings(settings)
     if not quiet:
         print_each("warning: ", measured.warnings, "yellow")
         echo(f"{measured.new} new rows of {len(measured.rows)} in {output}", stderr=True)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
+from calibration.cli.first_screens import print_fit
 from calibration.cli.row_options import FILLED, by_column, row_options
 from ssdsim.base.kinds import Percent
 from ssdsim.base.plain import picked
+from ssdsim.base.record import Record
 from ssdsim.cli.console import console, echo, print_labelled
-from ssdsim.cli.options import CommandGroup, json_option, output_option, quiet_option
+from ssdsim.cli.options import CommandGroup, explain_option, json_option, output_option, quiet_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.runtimes import share, shown
@@ -54,9 +58,17 @@ def command() -> None:
 )
 @output_option("-o", "--output", type=OutputFile(), required=True)
 @quiet_option
+@explain_option
 @json_option
 def runtime(
-    files: tuple[Path, ...], hold: float | None, within: float, output: Path, quiet: bool, as_json: bool, **given: Any
+    files: tuple[Path, ...],
+    hold: float | None,
+    within: float,
+    output: Path,
+    quiet: bool,
+    explain: bool,
+    as_json: bool,
+    **given: Any,
 ) -> int:
     """Fit what your engine adds to a hardware profile to its own benchmarks: CSV rows, or results of
     vllm bench serve, sglang.bench_serving, trtllm-bench, aiperf, guidellm or llama-bench.
@@ -84,15 +96,20 @@ def runtime(
     if as_json:
         echo_json(_json(fit, output, rows) | (hold_out_json(held, checked) if held is not None else {}))
         return int(refusal is not None)
-    _print(fit, base.name, rows)
-    _print_next(fit, rows)
-    if held is not None:
+    decided = _decided(every, output) if held is not None and refusal is None else None
+    if refusal is None:
+        aside = None if held is None else (error_of(checked), len(checked), held.noise)
+        print_fit(fit, rows, output, aside, "" if decided is None else decided.sentence, _most_told(fit, rows, False))
+    if explain:
+        _print(fit, base.name, rows)
+        echo(_most_told(fit, rows, True))
+    if held is not None and (explain or refusal is not None):
         print_hold_out(held, checked)
     if refusal is not None:
         echo(refusal, stderr=True)
         return 1
-    if held is not None:
-        print_decision(every, output)
+    if decided is not None and explain:
+        _print_decision(decided)
     if not quiet:
         echo(f"written to {output}; next: {_next(rows, output)}", stderr=True)
     return 0
@@ -136,18 +153,20 @@ def _print(fit: RuntimeFit, base: str, rows: Sequence[Row]) -> None:
     echo(f"Mean error {share(fit.error)} in fit{left}.")
 
 
-def _print_next(fit: RuntimeFit, rows: Sequence[Row]) -> None:
-    """The row that would tell most, as it would be asked for."""
+def _most_told(fit: RuntimeFit, rows: Sequence[Row], whole: bool) -> str:
+    """The row that would tell most, as it would be asked for; ``whole`` with what it would tell."""
     from calibration.runtimes.next_row import next_row
 
     following = next_row(rows, fit.card, fit.posterior)
     if following is None:
-        return
+        return ""
     row = following.row
     drafted = f" --k {row.k}" if row.k else ""
     where = f"--tp {row.tp} --b {row.batch} --context {row.context}{drafted}"
+    if not whole:
+        return f"by one more row at {where}"
     steps = f"steps of {row.model} on {row.hardware}"
-    echo(
+    return (
         f"One row more would tell most at {where}: the numbers leave {share(following.without)} of {steps} open, "
         f"and would {share(following.with_it)}."
     )
@@ -241,14 +260,22 @@ def refused(checked: Sequence[Checked], within: float, output: Path) -> str | No
     )
 
 
-def print_decision(rows: Sequence[Row], card: Path) -> None:
+class Decided(Record):
+    """The best of AR and SD on an engine: a sentence, what was compared, a row a batch, the acceptance."""
+
+    sentence: str
+    what: str = ""
+    cells: tuple[tuple[str, ...], ...] = ()
+    accepted: str = ""
+
+
+def _decided(rows: Sequence[Row], card: Path) -> Decided | None:
     """The best of AR and SD on this engine at each batch that was measured, with what these rows accepted."""
     from ssdsim.advise.candidates import candidates
 
-    out, drafting = console(), [row for row in rows if row.k is not None and row.rounds]
+    drafting = [row for row in rows if row.k is not None and row.rounds]
     if not drafting:
-        echo("No row counts rounds of speculation: AR is all that these rows can decide.")
-        return
+        return Decided("AR is all that these rows can decide: none counts rounds of speculation")
     row, alpha, share = _accepted(drafting)
     options: dict[str, Any] = {
         "strategies": ("ar", "sd"),
@@ -271,18 +298,38 @@ def print_decision(rows: Sequence[Row], card: Path) -> None:
     for (batch, _), why in possible.impossible.items():
         echo(f"Nothing for batch {batch}: {why}", stderr=True)
     if not possible.cells:
-        return
+        return None
     alone = {each.b: each.rate.median for each in possible.best(("ar",))}
+    cells = tuple(_cells(each, alone.get(each.b)) for each in possible.best())
+    what = f"{row.model} with {row.draft or row.drafter}, context {row.context}, TP {row.tp}"
+    said = "by position" if isinstance(alpha, list) else f"{alpha:.2f}"
+    runs = "; ".join(_told(*each) for each in groupby(cells, key=itemgetter(1, 2)))
+    return Decided(f"{runs} in flight", what, cells, said)
+
+
+def _told(run: tuple[str, str], cells: Iterable[tuple[str, ...]]) -> str:
+    """``SD, K 3: 1.6x at 1-64``, of batches that run alike."""
+    batches, gains = zip(*((cell[0], cell[4]) for cell in cells), strict=True)
+    what = run[0] if run[1] == "-" else f"{run[0]}, K {run[1]}"
+    first, last = (f"{of[0]}-{of[-1]}" if of[0] != of[-1] else of[0] for of in (gains, batches))
+    return f"{what}: {first} at {last}"
+
+
+def _print_decision(decided: Decided) -> None:
+    if not decided.cells:
+        echo(decided.sentence)
+        return
     table = TextTable(pad_edge=True)
     for column in ("batch", "run", "K", "tok/s", "vs AR"):
         table.add_column(column, words=column == "run")
-    for each in possible.best():
-        table.add_row(*_cells(each, alone.get(each.b)))
-    what = f"{row.model} with {row.draft or row.drafter}, context {row.context}, TP {row.tp}"
-    out.print(f"On this engine: {what}", style="bold")
+    for cells in decided.cells:
+        table.add_row(*cells)
+    out = console()
+    out.print(f"On this engine: {decided.what}", style="bold")
     out.print(table)
-    said = "by position" if isinstance(alpha, list) else f"{alpha:.2f}"
-    print_labelled(out, "Tokens   ", f"acceptance {said}, as these rows had it (forced, where it was)", "dim")
+    print_labelled(
+        out, "Tokens   ", f"acceptance {decided.accepted}, as these rows had it (forced, where it was)", "dim"
+    )
 
 
 def _cells(chosen: Chosen, alone: float | None) -> tuple[str, ...]:

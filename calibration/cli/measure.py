@@ -11,12 +11,13 @@ import click
 from msgspec.structs import asdict
 from rich.console import Console
 
+from calibration.cli.first_screens import print_measured
 from calibration.pairs.verdict import consequences
 from ssdsim.base.errors import InputError
 from ssdsim.base.extras import install
 from ssdsim.base.plain import plain
 from ssdsim.cli.console import console, print_labelled, print_warnings
-from ssdsim.cli.options import Verb, common_options, output_option, rare_option
+from ssdsim.cli.options import Verb, common_options, explain_option, output_option, rare_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
@@ -82,8 +83,11 @@ _BARS = " ▁▂▃▄▅▆▇█"
 @click.option("--check-loop", type=click.IntRange(2), help="run a real SSD loop on so many requests beside it")
 @rare_option("--lossless", type=click.IntRange(1), help="check real loops' tokens on so many requests")
 @output_option("-o", "--output", type=OutputFile(), help="the pair (JSON); records are kept in a folder beside it")
+@explain_option
 @common_options
-def command(output: Path | None, resume: Path | None, as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
+def command(
+    output: Path | None, resume: Path | None, explain: bool, as_json: bool, seed: int, quiet: bool, **options: Any
+) -> int:
     """Measure acceptance and hit rates of a target and its draft on your prompts.
 
     The target writes answers, then each model passes over them once: that answers every K, F and C. What was collected
@@ -107,9 +111,12 @@ def command(output: Path | None, resume: Path | None, as_json: bool, seed: int, 
         checked = [{**asdict(each), "agrees": each.agrees} for each in loops]
         echo_json({**plain(pair), "loop": checked, "consequences": verdicts})
     else:
-        print_pair(pair, console())
+        print_measured(pair, verdicts, output)
+        if explain:
+            print_pair(pair, console())
         print_compared(loops, console())
-        print_consequences(verdicts, console())
+        if explain:
+            print_consequences(verdicts, console())
         click.echo(f"written to {output}", err=True)
         print_warnings(pair.provenance.warnings, quiet)
     return _exit_code(pair, loops)

@@ -43,7 +43,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.long
 def test_what_was_put_aside_is_predicted_within_the_noise_and_the_decision_follows(here: Path) -> None:
     write_rows(rows_of(0.03), here / "rows.csv")
-    answer = asked("fit", "runtime", "rows.csv", "--hold", "0.3", "-o", "engine.toml")
+    screen = asked("fit", "runtime", "rows.csv", "--hold", "0.3", "-o", "engine.toml").stdout
+    assert len(screen.splitlines()) <= 15
+    assert max(map(len, screen.splitlines())) <= 80
+    assert all(said in screen for said in ("Good for", "off on the", "Limit", "Run", "SD, K", "Most told"))
+    answer = asked("fit", "runtime", "rows.csv", "--hold", "0.3", "-o", "engine.toml", "--explain")
     assert answer.returncode == 0, answer.stderr
     assert "Your engine's noise is" in answer.stdout
     assert "On this engine: llama-3.1-8b with llama-3.2-1b" in answer.stdout

@@ -62,13 +62,15 @@ def test_the_page_s_three_commands_change_the_verdict(benchmarks: Path) -> None:
 def test_a_fit_says_what_the_rows_tell_and_what_they_do_not(benchmarks: Path) -> None:
     files = [str(path) for path in sorted(benchmarks.glob("*.json"))]
     options = ["--hardware", "h100-sxm", "--tp", "4", "-o", "engine.toml"]
-    done = asked("fit", "runtime", *files, *options)
+    done = asked("fit", "runtime", *files, *options, "--explain")
     assert done.returncode == 0, done.stderr
     assert re.search(r"per_step_s +\S+ ms +\S+ ms +\S+ ms +yes", done.stdout)
     assert "little: drawn to the start" in done.stdout
     assert re.search(r"No row pays .*per_draft_step_s.*: they stay as in vllm\.", done.stdout)
     assert re.search(r"One row more would tell most at --tp \d --b \d+ --context \d+: ", done.stdout)
-    both = asked("fit", "runtime", *files[:5], *options, "--fields", "per_layer_s,per_step_s")  # of one model
+    both = asked(
+        "fit", "runtime", *files[:5], *options, "--fields", "per_layer_s,per_step_s", "--explain"
+    )  # of one model
     assert "The rows cannot tell apart: per_step_s and per_layer_s;" in both.stdout
     shown = answered("fit", "runtime", *files, *options, "--fields", "gemm,per_step_s", "--name", "ours")
     assert undescribed("fit runtime", shown) == []
