@@ -101,7 +101,7 @@ def print_measured(pair: Pair, verdicts: Sequence[Consequence], output: Path) ->
         "A round": _round(at),
         "A cache": _cache(at),
         "By text": _by_text(at),
-        "Changes": "; ".join(dict.fromkeys(str(each) for each in verdicts[:2])),
+        "Changes": str(verdicts[0]) if verdicts else "",
         "More": next((each.next for each in verdicts if each.next is not None), ""),
         "Next": f"ssdsim recommend --gpus 5 --pair {output}\n--explain: positions, hit curves, laws",
     }

@@ -38,6 +38,7 @@ HOUSES = {"ssdsim": 54_700, "calibration": 18_800}
 MOST_FILES = 403
 HOUSES = {"ssdsim": 53_900, "calibration": 18_800}
 HOUSES = {"ssdsim": 53_300, "calibration": 19_000}
+HOUSES = {"ssdsim": 54_600, "calibration": 19_100}
 MOST_FILES = 400
 _EMPTY = 3  # lines of a file that only says what its folder is for
 
