@@ -67,11 +67,13 @@ def _may_fit(settings: Sequence[Repeated], output: Path) -> Iterator[tuple[str, 
     yield "Next", fit
 
 
-Held = tuple[float, int, float | None]
+HeldOutcome = tuple[float, int, float | None]
 """The error on the settings that were put aside, their count, and the noise of repeats."""
 
 
-def print_fit(fit: RuntimeFit, rows: Sequence[Row], output: Path, held: Held | None, run: str, more: str) -> None:
+def print_fit(
+    fit: RuntimeFit, rows: Sequence[Row], output: Path, held: HeldOutcome | None, run: str, more: str
+) -> None:
     """Print what a fitted engine is good for, what to run on it, and the row that would tell ``more``."""
     row = rows[0]
     who = " ".join(filter(None, (row.engine or "engine", row.stated_version)))
