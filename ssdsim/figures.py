@@ -42,7 +42,7 @@ def figure(answer: Answer, name: str, seed: int = 0) -> go.Figure:
 
     Parameters
     ----------
-    answer : a :class:`ssdsim.Prediction`, the folder of a run (``ssdsim sweep -o``), the JSON of ``ssdsim serve``, the
+    answer : a :class:`ssdsim.Prediction`, the folder of a run (``ssdsim sweep -o``), the JSON of ``ssdsim plan``, the
         table of :func:`ssdsim.window` (``window``), or rates of a token model (``miss-curves``, ``saguaro``).
     seed : of the draws behind a figure's bands.
 

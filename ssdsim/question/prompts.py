@@ -47,4 +47,4 @@ def prompts_told(site: Site | None, answer: int, estimates: Mapping[str, Estimat
     served = load.ratio(estimates[name], estimates[rival])
     if max(bare / served, served / bare) < _MATTERS:
         return ""
-    return f"prompts of {load.prompt:,} for {answer:,} answered make {bare:.2f}x AR {served:.2f}x: ssdsim serve"
+    return f"prompts of {load.prompt:,} for {answer:,} answered make {bare:.2f}x AR {served:.2f}x: ssdsim plan"

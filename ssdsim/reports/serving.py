@@ -21,7 +21,7 @@ Answer = Mapping[str, Any]
 
 
 def serving(answer: Answer) -> list[Figure | LeftOut]:
-    """The figures of an answer of ``ssdsim serve``, and why others are left out."""
+    """The figures of an answer of ``ssdsim plan``, and why others are left out."""
     if not answer["points"]:
         return [LeftOut("times over the rate", "capacities alone were asked for: give --rate")]
     rows = pd.DataFrame(list(_rows(answer)))

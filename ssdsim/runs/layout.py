@@ -27,9 +27,9 @@ REPORT = "report.html"
 FILES = "files"
 """Copies of the files that a run's options name."""
 SERVING = "serving.json"
-"""The answer of ``ssdsim serve``."""
+"""The answer of ``ssdsim plan``."""
 REQUESTS = "requests.parquet"
-"""A line a simulated request of ``ssdsim serve``."""
+"""A line a simulated request of ``ssdsim plan``."""
 
 
 @contextmanager

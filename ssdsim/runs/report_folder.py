@@ -125,7 +125,7 @@ class RunFolder(Record):
     point, of the columns that figures read, worked out by ``solver``; an unfinished sweep has ``points_in`` of its
     ``points``. ``trace`` and ``measured_trace`` are Chrome trace documents; ``validation`` are the comparisons of
     ``ssdsim validate``, a record a strategy and grid point; ``recommendation`` is ``ssdsim recommend --json``;
-    ``measured`` is ``ssdsim validate rows --json``, ``serving`` is ``ssdsim serve --json``.
+    ``measured`` is ``ssdsim validate rows --json``, ``serving`` is ``ssdsim plan --json``.
     """
 
     path: Path
@@ -309,10 +309,10 @@ def _serving(path: Path) -> dict[str, Any] | None:
 
 
 def checked_serving(answer: dict[str, Any], where: str | Path) -> dict[str, Any]:
-    """An answer of ``ssdsim serve``, checked."""
+    """An answer of ``ssdsim plan``, checked."""
     from ssdsim.runs.serving_answer import ComparedAnswer, ServingAnswer  # here: most folders hold none
 
-    as_record(ComparedAnswer if "compared" in answer else ServingAnswer, answer, where, "answer of ssdsim serve")
+    as_record(ComparedAnswer if "compared" in answer else ServingAnswer, answer, where, "answer of ssdsim plan")
     return answer
 
 

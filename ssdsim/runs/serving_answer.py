@@ -1,4 +1,4 @@
-"""Schema of the answers that ``ssdsim serve`` leaves in a run folder."""
+"""Schema of the answers that ``ssdsim plan`` leaves in a run folder."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class _Cell(Excerpt):
 
 
 class ServingAnswer(Excerpt):
-    """``ssdsim serve --json``, in serving.json."""
+    """``ssdsim plan --json``, in serving.json."""
 
     scenario: dict[str, _Of]
     verdict: _Verdict

@@ -110,7 +110,7 @@ def timeline(run: Run, policy: Policy, start_s: float = 0.0, end_s: float = np.i
     A track of rounds, one of the parts of each (a draft that is late, a fallback), one of the strategies in use, one a
     slot of the requests whose prompts are processed, and how many decode.
     """
-    trace = Trace(f"ssdsim serve {policy.title}")
+    trace = Trace(f"ssdsim plan {policy.title}")
     for number, rounds in enumerate(run.rounds):
         shown = rounds[(rounds[:, 0] >= start_s) & (rounds[:, 0] < end_s)][:MOST_ROUNDS].tolist()
         for each in shown:

@@ -159,7 +159,7 @@ def workload(rng: Random) -> Input:
         if records is requests.CONVERSATIONS:
             files |= _tokenizer()
     read = rng.choice((["--workload", "log"], ["--workload", "log", "--rate", "5"]))
-    arguments = ["serve", *read]
+    arguments = ["plan", *read]
     arguments += ["--tokenizer", "tokenizer.json"] if files else []
     if files and rng.random() < 0.3:
         files["tokenizer.json"] = changed_json(json.loads(files["tokenizer.json"]), rng)

@@ -29,7 +29,7 @@ Files = Mapping[str, bytes]
 
 _SWEEP = "sweep --t-sd 0.2 --p-hit 0.8 --k 2,4 --alpha 0.7,0.9 -o run"
 SERVE = (
-    "serve --rate 2 --requests 40 --input-len 200 --output-len 40 --strategies ar,sd --target llama-3.1-8b --tp 1 "
+    "plan --rate 2 --requests 40 --input-len 200 --output-len 40 --strategies ar,sd --target llama-3.1-8b --tp 1 "
     "--engine kernels --slo tpot:6 --quiet -o run"
 )
 _RECOMMEND = "recommend --gpus 2 --target llama-3.1-8b --k 2,3 --tp 1 --quiet -o run"

@@ -22,14 +22,14 @@ _WITH_PAIR = (
     "simulate --pair pair.json --t-sd 0.2 --rounds 200 --k 2",
     "simulate --pair pair.json --t-sd 0.2 --tokens 32 --k 2",
     "sweep --pair pair.json --k 1:3 --t-sd 0.2",
-    "serve --pair pair.json --rate 2 --requests 60 --output-len 60 --target llama-3.1-8b --tp 1 --engine kernels",
+    "plan --pair pair.json --rate 2 --requests 60 --output-len 60 --target llama-3.1-8b --tp 1 --engine kernels",
     "recommend --pair pair.json --gpus 2 --target llama-3.1-8b --k 2,3",
 )
 _WITH_RUNTIME = (
     "predict --engine runtime.toml",
     "predict --engine runtime.toml --b 64 --k 3 --json",
     "runtimes show runtime.toml",
-    "serve --engine runtime.toml --rate 2 --requests 40 --output-len 40 --target llama-3.1-8b --tp 1",
+    "plan --engine runtime.toml --rate 2 --requests 40 --output-len 40 --target llama-3.1-8b --tp 1",
     "recommend --engine runtime.toml --gpus 2 --target llama-3.1-8b --k 2,3",
     "compare --engine runtime.toml --gpus 2 --target llama-3.1-8b",
     "export --engine runtime.toml --format vllm-serve --b 1 --k 2 --target llama-3.1-8b",

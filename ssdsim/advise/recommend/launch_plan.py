@@ -30,7 +30,7 @@ _REQUESTS = 600  # requests of a run in the search for the rate
 
 
 class Paying(Record):
-    """The serving view: up to which rate the recommended strategy wins, by ``ssdsim serve`` on the same placement.
+    """The serving view: up to which rate the recommended strategy wins, by ``ssdsim plan`` on the same placement.
 
     ``at_rate`` are milliseconds a token by strategy at the rate asked for (None where saturated), ``within_slo`` the
     rates up to which enough requests keep the SLO.
@@ -76,7 +76,7 @@ def launch_plan(recommendation: Recommendation, rate: float | None = None, slo: 
     Parameters
     ----------
     rate : requests a second over all copies, at which the strategies are held against each other.
-    slo : what 90 % of requests must keep, as ``ssdsim serve`` takes it: ``ttft:500,tpot:20``.
+    slo : what 90 % of requests must keep, as ``ssdsim plan`` takes it: ``ttft:500,tpot:20``.
     """
     about = recommendation.focus_answer
     if about is None or about.best is None:
