@@ -55,7 +55,7 @@ def _draw(k: float, fan_out: float, batch: float) -> Drawn:
                 "name": _SHOWN[name],
                 "marker": {
                     "color": WORK_COLOUR[kind],
-                    "pattern": {"shape": WORK_PATTERN.get(kind, ""), "size": 5},
+                    "pattern": WORK_PATTERN.get(kind, {}),
                     "line": {"width": 0.5, "color": "#ffffff"},
                 },
                 "hovertemplate": f"{_SHOWN[name]} %{{x:.3g}} ms<extra></extra>",

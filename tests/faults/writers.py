@@ -50,7 +50,7 @@ UNTRIED: Mapping[str, str] = {
 COMMANDS: Mapping[str, str] = {
     "recommend": "recommend --gpus 2 --target llama-3.1-8b --k 2,3 --tp 1 --quiet -o made",
     "simulate": "simulate --t-sd 0.2 --rounds 4000 --trace made.json",
-    "serve": folders.SERVE.replace("-o run", "-o made"),
+    "plan": folders.SERVE.replace("-o run", "-o made"),
     "sweep": "sweep --t-sd 0.2 --k 1:8 --alpha 0.5:0.9:0.02 --solver mc --precision 0.02 --quiet -o made",
     "export": "export --b 1,8 --k 2,3 --f 2 --target llama-3.1-8b --quiet -o made.json",
     "measure": "measure --target model --draft draft --prompts prompts.jsonl --requests 8 --max-new-tokens 16 --k 1:3 "

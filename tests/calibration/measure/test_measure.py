@@ -38,7 +38,7 @@ def arguments(pair: Path, output: Path, *more: str) -> list[str]:
 def measured(trained_pair: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """``pair.json`` with its records beside it, and what was printed."""
     output = tmp_path_factory.mktemp("measured") / "pair.json"
-    done = asked(*arguments(trained_pair, output, "--check-loop", "4", "--lossless", "2"))
+    done = asked(*arguments(trained_pair, output, "--check-loop", "4", "--lossless", "2", "--explain"))
     assert done.returncode == 0, done.stdout + done.stderr
     return output, done.stdout
 

@@ -135,7 +135,7 @@ def words(text: str) -> Counter[str]:
 
 
 def cells(text: str) -> set[str]:
-    """What stands in tables (and beside bars), whose columns are two blanks apart; of commands, which may wrap, nothing."""
+    """What stands in tables and beside bars, whose columns are two blanks apart; lines of commands may wrap."""
     rows = (re.split(r"\s{2,}", line.strip()) for line in _BAR.sub("", text).splitlines())
     return {cell for row in rows if len(row) > 2 and not any("ssdsim " in cell for cell in row) for cell in row}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ssdsim import strategies
-from ssdsim.answers.predict import predict
+from ssdsim.question.configuration import Configuration, configure
 from ssdsim.reports.build import Report, report
 from ssdsim.reports.theme import LIGHT
 from tests.ssdsim.reports.browser import CHROMIUM, Browser, loaded
@@ -214,6 +214,12 @@ def test_a_figure_gives_a_picture_for_print(opened: Browser, tmp_path: Path, key
 AT_K_3 = "document.querySelector('#speedup-b .about').textContent.includes('k 3')"
 
 
+def ratio(asked: Configuration, rival: str) -> float:
+    """SSD's rate over a rival's at the values that are shown."""
+    rates = {name: float(each.estimate.tokens_per_second) for name, each in asked.scenarios.items()}
+    return rates["ssd"] / rates[rival]
+
+
 def test_a_menu_redraws_the_charts_at_another_point_of_the_grid(opened: Browser, made: Report) -> None:
     line = "document.querySelector('#speedup-b .plot').data.find((t) => t.meta === 'ssd/sd').y"
     band = "document.querySelector('#speedup-b .plot').data.find((t) => t.meta === 'band').visible"
@@ -224,7 +230,7 @@ def test_a_menu_redraws_the_charts_at_another_point_of_the_grid(opened: Browser,
         menu.dispatchEvent(new Event('change'));
     })()""")
     opened.wait_until(AT_K_3)
-    expected = [predict(b=b, k=3, alpha=0.8).verdict.over["sd"].ratio for b in GRID["b"]]
+    expected = [ratio(configure(b=b, k=3, alpha=0.8), "sd") for b in GRID["b"]]
     assert opened.evaluate(line) == pytest.approx(expected, abs=0.0006)
     assert opened.evaluate(band) is False
     assert "k 3, alpha 0.8" in opened.evaluate("document.querySelector('#speedup-b .about').textContent")
@@ -287,7 +293,7 @@ def test_a_fourth_strategy_is_redrawn_too_and_fits_a_phone(browser: Browser, tmp
     try:
         options = {"strategies": ["ar", "sd", "ssd", "sleepy"], "t_sd": 0.2}
         report(write_run(tmp_path, options, {"b": [1, 4], "k": [3, 6]})).save(tmp_path / "report.html")
-        expected = [predict(**options, b=b, k=3).verdict.over["sleepy"].ratio for b in (1, 4)]
+        expected = [ratio(configure(**options, b=b, k=3), "sleepy") for b in (1, 4)]
     finally:
         strategies.ALL.forget(Sleepy.name)
     browser.screen(360, 740)

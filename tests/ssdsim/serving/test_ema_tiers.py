@@ -160,7 +160,7 @@ def test_the_page_shows_each_k_for_good_beside_the_policy(solver: Any) -> None:
     assert shown["low"].notna().all() == (solver == "loop")
     assert figures.figure(answer, "serving-fixed-k").data
     assert answer["variants"] == [f"SD K {k}" for k in KS]
-    assert undescribed("serve", answer) == []
+    assert undescribed("plan", answer) == []
 
 
 @pytest.mark.long
@@ -176,7 +176,7 @@ def test_the_page_shows_each_k_for_good_beside_the_policy(solver: Any) -> None:
 def test_the_terminal_says_what_moves_k(table: str, by: str) -> None:
     """It said a table of all of them."""
     asked = [
-        "serve",
+        "plan",
         "--rate",
         "4",
         "--solver",
@@ -188,6 +188,8 @@ def test_the_terminal_says_what_moves_k(table: str, by: str) -> None:
         "--tp",
         "1",
     ]
-    shown = CliRunner().invoke(cli, [*asked, "--tp", "1", "--k-table", table, "--quiet"], standalone_mode=False)
+    shown = CliRunner().invoke(
+        cli, [*asked, "--tp", "1", "--k-table", table, "--quiet", "--explain"], standalone_mode=False
+    )
     assert shown.exception is None
     assert f"K by {by}: " in " ".join(shown.output.split())

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ssdsim import predict
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.passes import Model, cost_of_mixed_pass, cost_of_pass
+from ssdsim.question.configuration import configure
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.passes import Place, PromptTable
 from ssdsim.transformer.forward import forward_pass
@@ -78,7 +78,7 @@ def test_rounds_are_within_half_a_percent_of_the_pricing_wherever_they_are_asked
     errors = []
     for _ in range(25):
         b, context = (int(np.exp(rng.uniform(np.log(low), np.log(high)))) for low, high in ((1, 140), (200, 6000)))
-        predicted = predict(b=b, context=context, strategies=name, **options).estimates[name]
+        predicted = configure(b=b, context=context, strategies=name, **options).scenarios[name].estimate
         errors.append(float(table.mean(b, context).round_s) / float(predicted.round_s) - 1.0)
     assert np.abs(errors).max() < 0.005
 

@@ -4,7 +4,7 @@ import ciw
 import numpy as np
 import pytest
 
-from ssdsim import predict
+from ssdsim import configure
 from ssdsim.base.intervals import student_quantile
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.closed_form import Sharing
@@ -123,7 +123,7 @@ def test_a_closed_loop_of_decoding_is_the_prediction_at_that_batch(name: str) ->
     batching = Batching(prefill="none", first_speculation="prefill", max_batch=16)
     workload = requests(64, outputs="4000", concurrency=16)
     run = simulate(policy(name, workload, batching), workload, batching)
-    predicted = predict(b=16, context=round(workload.context), strategies=name).estimates[name]
+    predicted = configure(b=16, context=round(workload.context), strategies=name).scenarios[name].estimate
     steady = run.decoding == 16
     seconds = float(run.round_s[steady].mean())
     # contexts grow from prompt to answer, and a round grows with them in a straight line
@@ -142,8 +142,8 @@ def test_hits_of_a_batch_go_together_as_predicted(options: dict[str, float]) -> 
     given = {"hit_concentration": 3.0, "p_hit": 0.8, "backup": "jit", **options}
     run = simulate(policy("ssd", workload, batching, **given), workload, batching)
     length = {"output_tokens": 2000} if options else {}
-    predicted = predict(b=6, context=round(workload.context), strategies="ssd", **length, **given)
-    estimate = predicted.estimates["ssd"]
+    asked = configure(b=6, context=round(workload.context), strategies="ssd", **length, **given)
+    estimate = asked.scenarios["ssd"].estimate
     assert run.clean_share == pytest.approx(estimate.p_all_hit, abs=0.02)
     assert float(estimate.p_all_hit) > 1.5 * 0.8**6
     assert 1.0 - run.misses / run.lookups == pytest.approx(0.8, abs=0.01)
@@ -158,7 +158,7 @@ def test_a_queue_without_end_decodes_at_the_prediction_of_a_full_batch(name: str
     full_until = float(run.requests.scheduled_s.max())
     full = run.columns[1] <= full_until
     assert np.all(run.decoding[full] == 32)
-    predicted = predict(b=32, context=round(workload.context), strategies=name).estimates[name]
+    predicted = configure(b=32, context=round(workload.context), strategies=name).scenarios[name].estimate
     done = run.requests.last_s <= full_until
     tokens = 399 * done.sum() + 0.5 * 399 * (run.requests.scheduled_s <= full_until)[~done].sum()
     sharing = shared(strategy, workload, batching)
