@@ -213,3 +213,22 @@ def _powers(columns: Array) -> Iterator[Array]:
     for degree in range(1, _DEGREES.get(len(numbers), 1) + 1):
         for each in combinations_with_replacement(numbers, degree):
             yield columns[:, each].prod(axis=1)
+
+
+DECIDED = 0.95  # the least probability at which a sign is certain enough
+
+
+def is_decided(share: float | None, everywhere: bool) -> bool:
+    """Tell whether the sign of a difference is certain.
+
+    The sign must hold in a share :data:`DECIDED` of the joint draws of timings and tokens. At the predicted timings it
+    must hold ``everywhere`` in the ranges of the token inputs. Without errors there is no share (None).
+    """
+    return (share is None or share >= DECIDED) and everywhere
+
+
+def share_fastest(subject: Draws, rivals: Sequence[Draws]) -> Any:
+    """The share of draws (along the last axis) in which the subject is the fastest; ties are shared equally."""
+    sides = np.stack([subject, *rivals])
+    fastest = sides == sides.max(axis=0)
+    return np.mean(fastest[0] / fastest.sum(axis=0), axis=-1)

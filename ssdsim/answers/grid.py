@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ssdsim import strategies
 from ssdsim.answers import columns as named
-from ssdsim.answers.contest import share_fastest
+from ssdsim.answers.decision import share_fastest
 from ssdsim.answers.predict import check_constant
 from ssdsim.base.checks import Array, whole
 from ssdsim.base.errors import InputError

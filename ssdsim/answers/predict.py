@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 
 from ssdsim.answers.columns import COLUMNS, prediction_table
-from ssdsim.answers.contest import share_fastest
-from ssdsim.answers.decision import RULES, Decision, Rule, decide, knowable
+from ssdsim.answers.decision import RULES, Decision, Rule, decide, knowable, share_fastest
 from ssdsim.answers.own_best import Choice, Looked, at_their_best
 from ssdsim.answers.turning import Bound, bounds_of
 from ssdsim.answers.verdict import Rates, Verdict, verdict

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.answers.contest import is_decided
+from ssdsim.answers.decision import is_decided
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record

@@ -10,7 +10,7 @@ from ssdsim.advise.candidates import Candidates, candidates
 from ssdsim.advise.export import sglang, ssd_engine, trtllm, vllm
 from ssdsim.advise.export.dialect import Dialect
 from ssdsim.advise.schedule import PolicyOfK, inputs_behind, of_candidates, policy_of_k
-from ssdsim.answers.evidence import RatioEvidence
+from ssdsim.answers.evidence import condition
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
@@ -176,8 +176,8 @@ def _fixed(engine: Dialect, options: Mapping[str, Any], notes: list[str]) -> dic
 
 def standing_notes(candidates: Candidates, names: Sequence[str], inputs: Sequence[TokenInput]) -> list[str]:
     """Notes on what ``names`` assume of tokens, and on cells where the choice is not clear."""
-    condition = RatioEvidence(tuple(each for each in inputs if not set(names).isdisjoint(each.read_by))).condition
-    notes = [f"{condition}this is best: measure it and give --pair"] if condition else []
+    assumed = condition(each for each in inputs if not set(names).isdisjoint(each.read_by))
+    notes = [f"{assumed}this is best: measure it and give --pair"] if assumed else []
     cells = candidates.best(names)
     doubtful = [each for each in cells if each.decision.word != "clear"]
     if doubtful:

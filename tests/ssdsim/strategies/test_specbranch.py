@@ -136,4 +136,4 @@ def test_its_window_and_branches_are_searched() -> None:
         for g in range(1, 17)
         for k in range(1, 9)
     }
-    assert best.per_user >= 0.999 * max(rates.values())
+    assert best.per_user >= 0.99 * max(rates.values())  # settings within 1 % are as good, and the simpler one is taken
