@@ -26,13 +26,13 @@ ssdsim.sweep(b=[1, 16], alpha=[0.7, 0.8], hit_curve=[(1, 0.6), (2, 0.7)])
 reveal_type(ssdsim.explore(b=[1, 16], hardware="h100-sxm").errors)
 """
 WRONG = {
-    "ssdsim.predict(batch=16)": "Unexpected keyword",
+    "ssdsim.predict(bach=16)": "Unexpected keyword",
     'ssdsim.predict(k="six")': "incompatible type",
     'ssdsim.predict(backup="quick")': "incompatible type",
     "ssdsim.predict(b=[1, 16])": "incompatible type",
     "ssdsim.predict(p_hit=0.9).verdict.over.ratio": "has no attribute",
     "ssdsim.serve(rate=4.0, b=16)": "Unexpected keyword",
-    "ssdsim.explore(batch=[1, 16])": "Unexpected keyword",
+    "ssdsim.explore(bach=[1, 16])": "Unexpected keyword",
     'ssdsim.explore(k="six")': "incompatible type",
     "ssdsim.predicted()": "has no attribute",
 }
