@@ -139,7 +139,8 @@ def _needs_headline(serving: Serving, plan: FleetPlan, can: Sequence[str]) -> st
     device = "GPUs" if site is None else site.profile.name.partition("-")[0].upper()
     need = f"You need {format_count(totals[best])} {device}"
     replicas = plan.needs[best].replicas
-    each = "" if replicas == 1 else f" ({replicas} replicas of {format_count(plan.gpus[best])})"
+    degree = "" if site is None else f", TP {site.tp}"  # which nothing searches: another may need fewer
+    each = f" (one replica{degree})" if replicas == 1 else f" ({replicas} replicas of {format_count(plan.gpus[best])})"
     if not others:
         alone = f" {_with(serving, best)}; no number is enough otherwise" if len(plan.needs) > 1 else ""
         return f"{need}{each}{alone}."

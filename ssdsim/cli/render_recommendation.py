@@ -47,6 +47,9 @@ def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None
         headline, table = _headline(recommendation.request, answers), _rows(recommendation.request, answers)
     sure = _how_sure(answers, not switched) if answers and not alone else ""
     lines = [("How sure", sure), *_lines(recommendation, answers), *_served(plan), *_no_room(recommendation)]
+    shown = answers if alone else _some(answers)
+    hidden = [str(answer.batch) for answer in answers if answer not in shown]
+    lines += [("Left out", f"{', '.join(hidden)} in flight: --explain has them")] if hidden else []
     lines += _next(recommendation, more)
     print_screen(headline, table, lines, words=("strategy", "run", "where", "how sure", "rests on"))
 
