@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ssdsim.base.record import Record
 from ssdsim.pricing.passes import cost_of_mixed_pass
 from ssdsim.pricing.site import Site
 from ssdsim.rounds.round import Estimate
@@ -14,28 +13,17 @@ from ssdsim.transformer.prefill import Chunk, mixed_pass
 _MATTERS = 1.05  # a ratio that prompts change by less is the same answer
 
 
-class PromptLoad(Record):
-    """Prompts of ``prompt`` tokens, one in the place of each request that ends after ``answer`` tokens."""
+def ratio_with_prompts(site: Site, answer: int, strategy: Estimate, rival: Estimate) -> float:
+    """How many times a strategy's tokens/s are a rival's where a prompt comes for each ``answer`` tokens of a request.
 
-    prompt: int
-    answer: int
-    batch: int
-    seconds: float
-
-    @classmethod
-    def at(cls, site: Site, answer: int) -> PromptLoad:
-        """The load of a site whose contexts are prompts; one is processed in a pass of its own."""
-        shard: dict[str, Any] = {"tp": site.tp, "ep": site.ep, "states": site.runtime.states}
-        formats: dict[str, Any] = {"dtype": site.dtype, "kv_dtype": site.kv_dtype}
-        forward = mixed_pass(site.target, (Chunk(site.context),), context=site.context, **shard, **formats)
-        seconds = cost_of_mixed_pass(forward, 0, site.profile, site.runtime).seconds
-        return cls(site.context, answer, site.batch, float(seconds))
-
-    def ratio(self, strategy: Estimate, rival: Estimate) -> float:
-        """How many times a strategy's tokens/s are a rival's: each token waits for its share of the others' prompts."""
-        beside_s = self.seconds / self.answer  # a token of the batch, whoever decodes it
-        each_s = [1.0 / float(each.tokens_per_second) + beside_s for each in (rival, strategy)]
-        return each_s[0] / each_s[1]
+    The site's contexts are the prompts; one is processed in a pass of its own, and each token waits for its share.
+    """
+    shard: dict[str, Any] = {"tp": site.tp, "ep": site.ep, "states": site.runtime.states}
+    formats: dict[str, Any] = {"dtype": site.dtype, "kv_dtype": site.kv_dtype}
+    forward = mixed_pass(site.target, (Chunk(site.context),), context=site.context, **shard, **formats)
+    beside_s = float(cost_of_mixed_pass(forward, 0, site.profile, site.runtime).seconds) / answer
+    own_s, other_s = (1.0 / float(each.tokens_per_second) + beside_s for each in (strategy, rival))
+    return other_s / own_s
 
 
 def prompts_told(site: Site | None, answer: int, estimates: Mapping[str, Estimate], name: str, rival: str) -> str:
@@ -43,8 +31,7 @@ def prompts_told(site: Site | None, answer: int, estimates: Mapping[str, Estimat
     if site is None or site.data_parallel or name == rival or not {name, rival} <= estimates.keys():
         return ""
     bare = float(estimates[name].tokens_per_second) / float(estimates[rival].tokens_per_second)
-    load = PromptLoad.at(site, answer)
-    served = load.ratio(estimates[name], estimates[rival])
+    served = ratio_with_prompts(site, answer, estimates[name], estimates[rival])
     if max(bare / served, served / bare) < _MATTERS:
         return ""
-    return f"prompts of {load.prompt:,} for {answer:,} answered make {bare:.2f}x AR {served:.2f}x: ssdsim plan"
+    return f"prompts of {site.context:,} for {answer:,} answered make {bare:.2f}x AR {served:.2f}x: ssdsim plan"

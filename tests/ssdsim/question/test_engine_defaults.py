@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ssdsim import configure, predict, sweep
 from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.engines import strategies_by_options
-from ssdsim.question.prompts import PromptLoad
+from ssdsim.question.prompts import ratio_with_prompts
 from tests.refusals import refused
 
 ONE_GPU: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1}
@@ -85,7 +85,7 @@ def test_prompts_bring_ratios_nearer_to_one_and_less_so_with_longer_answers(b: i
     sd, ar, site = prediction.estimates["sd"], prediction.estimates["ar"], prediction.configuration.site
     assert site is not None
     bare = float(sd.tokens_per_second / ar.tokens_per_second)
-    short, long = (PromptLoad.at(site, tokens).ratio(sd, ar) for tokens in (answer, answer + more))
+    short, long = (ratio_with_prompts(site, tokens, sd, ar) for tokens in (answer, answer + more))
     assert abs(short - 1.0) <= abs(long - 1.0) <= abs(bare - 1.0)
 
 
