@@ -11,7 +11,7 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.advise.recommend.choice import WORTH_DRAWING, DeploymentDraws, RateRange
 from ssdsim.advise.recommend.deployment import Deployment, Shape
-from ssdsim.answers.decision import Candidate, Decision, decide, knowable, simplicity
+from ssdsim.answers.decision import Candidate, Decision, decide, knowable
 from ssdsim.answers.grid import Evaluator
 from ssdsim.base.checks import few_enough, listed
 from ssdsim.base.errors import InputError
@@ -119,9 +119,7 @@ class Candidates(Record):
         over = {shape: _mean([of_cell[shape] for of_cell in speeds]) for shape in kept}
         drawn, first = self.drawn[cells[0][1]], every[0]
         known = knowable((first[shape].scenario.known for shape in kept), drawn.errors)
-        options = [
-            Candidate(s, s.strategy, float(s.gpus), simplicity(s.strategy, s.gpus, order)) for s, order in kept.items()
-        ]
+        options = [Candidate.of(s, s.strategy, float(s.gpus), order) for s, order in kept.items()]
         decision = decide(options, over, known, points={shape: points[shape] for shape in kept})
         for cell, of_cell, own in zip(cells, every, speeds, strict=True):
             deployment = of_cell[decision.chosen]

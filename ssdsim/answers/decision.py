@@ -28,7 +28,8 @@ from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws, median, quantiles
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.question.token_errors import ENDS, LOOKS, KnownTokens, looks
+from ssdsim.question.many import RateDraws
+from ssdsim.question.token_errors import KnownTokens, in_draws
 
 Key = TypeVar("Key", bound=Hashable)
 Rule = Literal["mean-log", "point", "expected", "fastest"]
@@ -45,17 +46,22 @@ _DEPENDENT = 1e-9
 
 
 class Candidate(Record, Generic[Key]):
-    """What may be chosen. Of ties the least ``simplicity`` is: :func:`simplicity` by default."""
+    """What may be chosen; of ties the least ``simplicity`` is."""
 
     key: Key
     strategy: str
     gpus: float
     simplicity: tuple[Any, ...]
 
+    @classmethod
+    def of(cls, key: Key, strategy: str, gpus: float, *settings: float) -> Candidate[Key]:
+        """One that ties order by fewer GPUs, then AR, SD, SSD, the rest, then smaller ``settings``, such as K.
 
-def simplicity(strategy: str, gpus: float, *settings: float) -> tuple[float, ...]:
-    """The order of ties: fewer GPUs, then AR, SD, SSD, the rest, then smaller ``settings``, such as K."""
-    return (gpus, strategies.ALL.names.index(strategy), *settings)
+        What switches between strategies comes with the last of them.
+        """
+        names = strategies.ALL.names
+        order = names.index(strategy) if strategy in names else len(names) - 1
+        return cls(key, strategy, gpus, (gpus, order, *settings))
 
 
 class Loss(Record):
@@ -153,13 +159,18 @@ def decide(
 def knowable(known: Iterable[KnownTokens], errors: TimingErrors) -> dict[str, Array]:
     """By what to measure (acceptance, hits), the values of its inputs in each draw: a column an input."""
     columns: dict[str, dict[str, Array]] = {}
-    look_of = ENDS + np.arange(errors.draws) % LOOKS
     for each in known:
         for one in each.open:
-            columns.setdefault(one.what, {})[one.name] = np.array(looks([one], errors)[one.name])[look_of]
+            columns.setdefault(one.what, {})[one.name] = in_draws(one, errors)
         for way in each.directions:
             columns.setdefault(way.of, {})[way.name] = errors.standard_normal(way.name)
     return {what: np.stack([*of.values()], axis=-1) for what, of in columns.items()}
+
+
+def knowable_timings(draws: Iterable[RateDraws]) -> dict[str, Array]:
+    """How fast each strategy's passes are in each draw, which timing them would tell; empty without draws."""
+    columns = [np.log(each.timings) for each in draws]
+    return {"timings": np.stack(columns, axis=-1)} if columns else {}
 
 
 def _word(loss: float, share: float, behind: float | None, gain: float) -> Word:
@@ -213,18 +224,6 @@ def _powers(columns: Array) -> Iterator[Array]:
     for degree in range(1, _DEGREES.get(len(numbers), 1) + 1):
         for each in combinations_with_replacement(numbers, degree):
             yield columns[:, each].prod(axis=1)
-
-
-DECIDED = 0.95  # the least probability at which a sign is certain enough
-
-
-def is_decided(share: float | None, everywhere: bool) -> bool:
-    """Tell whether the sign of a difference is certain.
-
-    The sign must hold in a share :data:`DECIDED` of the joint draws of timings and tokens. At the predicted timings it
-    must hold ``everywhere`` in the ranges of the token inputs. Without errors there is no share (None).
-    """
-    return (share is None or share >= DECIDED) and everywhere
 
 
 def share_fastest(subject: Draws, rivals: Sequence[Draws]) -> Any:

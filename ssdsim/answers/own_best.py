@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ssdsim import strategies
-from ssdsim.answers.decision import Candidate, Rule, decide, simplicity
+from ssdsim.answers.decision import Candidate, Rule, decide
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws
 from ssdsim.base.record import Record
@@ -41,9 +41,8 @@ class Looked(Record, eq=False):
     @property
     def candidate(self) -> Candidate[Choice]:
         name, settings = self.key
-        gpus = float(self.scenario.gpus)
         numbers = [value for _, value in settings if isinstance(value, int | float)]
-        return Candidate(self.key, name, gpus, simplicity(name, gpus, *numbers))
+        return Candidate.of(self.key, name, float(self.scenario.gpus), *numbers)
 
 
 def at_their_best(
@@ -160,13 +159,12 @@ def _free(settings: Settings, strategy: Strategy) -> Iterator[tuple[SearchAxis, 
     given = {name: settings[name] for name in settings if settings.source(name) == GIVEN}
     if "t_sd" in given:
         return
-    fixed = not str(given.get("acceptance", ".toml")).endswith(".toml")
     by_position = {} if isinstance(settings["alpha"], int | float) else {"alpha": settings["alpha"]}
     scope = Scope(1, find_transformer(settings["target"]), {**given, **by_position})
     for axis in strategy.searched:
         if axis.placing or axis.is_idle(given) or {axis.option, axis.table_option} & given.keys():
             continue
-        if isinstance(axis, LookaheadAxis) and (fixed or {"k", strategy.drafted} & given.keys()):
+        if isinstance(axis, LookaheadAxis) and axis.is_settled(given, strategy.drafted):
             continue
         values = axis.possible(scope)
         if values is None or len(values) > 1:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 
 from ssdsim.answers.columns import COLUMNS, prediction_table
-from ssdsim.answers.decision import RULES, Decision, Rule, decide, knowable, share_fastest
+from ssdsim.answers.decision import RULES, Decision, Rule, decide, knowable, knowable_timings, share_fastest
 from ssdsim.answers.own_best import Choice, Looked, at_their_best
 from ssdsim.answers.turning import Bound, bounds_of
 from ssdsim.answers.verdict import Rates, Verdict, verdict
@@ -29,7 +29,7 @@ from ssdsim.question.prompts import prompts_told
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.spellings import any_spelling
 from ssdsim.question.standing import ACCEPTANCE, HITS
-from ssdsim.question.token_errors import LOOKS
+from ssdsim.question.token_errors import ENDS, LOOKS, look_of
 from ssdsim.rounds.round import Estimate
 from ssdsim.strategies.ar import Autoregressive as AR
 
@@ -172,32 +172,14 @@ def predict_configured(
     drawn = None if configuration.is_sure else rates or DrawnRates(TimingErrors(DRAWS, seed))
     draws = _rate_draws(scenarios, estimates, errors, drawn, seed, looked)
     intervals = {name: Interval.of(draws[name].joint) if draws else None for name in scenarios}
-    errors_of = None if drawn is None else drawn.errors
-    decided = judged(configuration.subject, scenarios, estimates, draws, configuration.no_room, errors_of, looked, rule)
-    inputs = {} if errors_of is None else _inputs(scenarios, errors_of)
+    shown, known, inputs = Rates.of(estimates, draws), dict[str, Array](), dict[str, Array]()
+    if drawn is not None:
+        known, inputs = _known(scenarios, draws or {}, drawn.errors), _inputs(scenarios, drawn.errors)
+    decision = _decision(scenarios, shown, looked, known, rule)
+    turns = _turning(decision, draws, inputs)
+    decided = verdict(configuration.subject, shown, decision, configuration.no_room, turns)
     seen = {name: (float(of.min()), float(of.max())) for name, of in inputs.items()}
     return Prediction(configuration, solver, estimates, intervals, decided, draws, seen)
-
-
-def judged(
-    subject: str,
-    scenarios: Mapping[str, Scenario],
-    estimates: Mapping[str, Estimate],
-    draws: Mapping[str, RateDraws] | None,
-    refused: Mapping[str, str],
-    errors: TimingErrors | None,
-    looked: Mapping[str, Sequence[Looked]] = MappingProxyType({}),
-    rule: Rule = "mean-log",
-) -> Verdict:
-    """The verdict on scenarios, one a strategy, by the one rule.
-
-    ``draws`` are of their tokens/s under the ``errors``, None where nothing is uncertain; ``refused`` says why other
-    strategies do not fit, and ``looked`` has the settings among which those of the scenarios were chosen.
-    """
-    shown = Rates.of(estimates, draws)
-    known, inputs = ({}, {}) if errors is None else (_known(scenarios, draws or {}, errors), _inputs(scenarios, errors))
-    decision = _decision(scenarios, shown, looked, known, rule)
-    return verdict(subject, shown, decision, refused, _turning(decision, draws, inputs))
 
 
 def _decision(
@@ -225,8 +207,7 @@ def _decision(
 def _known(scenarios: Mapping[str, Scenario], draws: Mapping[str, RateDraws], errors: TimingErrors) -> dict[str, Array]:
     """What could be known before deciding, in each draw: acceptance, hits, and how fast each strategy's passes are."""
     of_tokens = knowable([each.known for each in scenarios.values()], errors)
-    timings = [np.log(each.timings) for each in draws.values()]
-    return {**of_tokens, **({"timings": np.stack(timings, axis=-1)} if timings else {})}
+    return {**of_tokens, **knowable_timings(draws.values())}
 
 
 def _inputs(scenarios: Mapping[str, Scenario], errors: TimingErrors) -> dict[str, Array]:
@@ -248,9 +229,9 @@ def _turning(
     if draws is None or decision.runner_up is None or not inputs or decision.word == "clear":
         return ()
     best, second = draws[decision.chosen[0]], draws[decision.runner_up[0]]
-    wins = np.zeros(LOOKS)
-    np.add.at(wins, np.arange(DRAWS) % LOOKS, second.joint > best.joint)
-    return bounds_of(wins / np.bincount(np.arange(DRAWS) % LOOKS), {name: of[:LOOKS] for name, of in inputs.items()})
+    at, wins = look_of(DRAWS) - ENDS, np.zeros(LOOKS)
+    np.add.at(wins, at, second.joint > best.joint)
+    return bounds_of(wins / np.bincount(at), {name: of[:LOOKS] for name, of in inputs.items()})
 
 
 def check_constant(spread: float) -> None:

@@ -15,8 +15,6 @@ from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.options import ALL
 from ssdsim.strategies import drafters
 
-UNNAMED = "strategies of all engines are compared; --engine NAME keeps to what that engine runs"
-
 
 class Engine(Record):
     """An engine's abilities with a drafter; ``runs`` is None where nobody named one, or nothing is known of it."""

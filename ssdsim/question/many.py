@@ -16,7 +16,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.price import Priced
 from ssdsim.question.scenario import Scenario
-from ssdsim.question.token_errors import ENDS, LOOKS, Cases, Changes, KnownTokens, Moves, drawn
+from ssdsim.question.token_errors import ENDS, LOOKS, Cases, Changes, KnownTokens, Moves, drawn, look_of
 from ssdsim.rounds.kernel import Averages, select, stack, tile
 from ssdsim.rounds.round import Estimate, Round, Seconds
 from ssdsim.strategies.protocols.strategy import Strategy
@@ -190,13 +190,13 @@ class DrawnRates:
             return seconds
         at_looks = [each.at_looks(self.errors).changes for each in rows.known]
         over, expected = _seconds_over(rows, at_looks), _seconds(rows)
-        look_of = ENDS + np.arange(self.errors.draws) % LOOKS
+        in_turn = look_of(self.errors.draws)
 
         def times(name: str) -> Array:
             """The factor by which a step takes longer, a row a scenario and a column a draw."""
             now = expected[name][:, None]
             each = np.divide(over[name], now, out=np.ones(over[name].shape), where=now > 0.0)
-            return np.broadcast_to(each, (len(rows), ENDS + LOOKS))[:, look_of]
+            return np.broadcast_to(each, (len(rows), ENDS + LOOKS))[:, in_turn]
 
         return {name: drawn * times(name) for name, drawn in seconds.items()}
 

@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record, replace
@@ -56,6 +57,16 @@ def between(each: TokenInput, places: Array) -> Array:
     way = places - 0.5
     far = np.where(way < 0.0, below, above)
     return np.asarray(middle + slope * way + np.sign(way) * 4.0 * way**2 * (far - slope / 2.0))
+
+
+def look_of(draws: int) -> NDArray[np.intp]:
+    """The number of the look that each draw takes: draws take turns at the strata, behind the ends."""
+    return ENDS + np.arange(draws) % LOOKS
+
+
+def in_draws(each: TokenInput, errors: TimingErrors) -> Array:
+    """An input's value in each draw."""
+    return np.array(looks([each], errors)[each.name])[look_of(errors.draws)]
 
 
 @cache
@@ -129,7 +140,7 @@ class KnownTokens:
         """Columns with a number a draw, of looks over the ranges; as the averages are where none is open."""
         if not self.open:
             return self.tokens.averages
-        return select(self.at_looks(errors).averages, ENDS + np.arange(errors.draws) % LOOKS)
+        return select(self.at_looks(errors).averages, look_of(errors.draws))
 
     def at_looks(self, errors: TimingErrors) -> Cases:
         """Looks at the ends of all ranges, then over them."""

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.answers.decision import is_decided
+from ssdsim.answers.decision import SURE_SHARE
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
@@ -77,7 +77,7 @@ def crossing(of: RateCurve, over: RateCurve, basis: Basis) -> Crossing:
     if of.across is not None or over.across is not None:
         looks = _first(of.across or of.sharing, over.across or over.sharing, share)
     turns = looks is not None and bool(np.any((looks > 0.0) != leads))
-    decided = is_decided(None if drawn is None else float(np.mean((drawn > 0.0) == leads)), not turns)
+    decided = (drawn is None or float(np.mean((drawn > 0.0) == leads)) >= SURE_SHARE) and not turns
     running = None if ahead else float(of.sharing.served(rate).running) if rate > 0.0 else 0.0
     if running is not None and not np.isfinite(running):
         running = None

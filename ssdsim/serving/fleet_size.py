@@ -7,12 +7,12 @@ from math import ceil
 
 import numpy as np
 
-from ssdsim.answers.decision import Decision, decide
+from ssdsim.answers.decision import Candidate, Decision, decide
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import quantiles
 from ssdsim.base.record import Record, replace
-from ssdsim.serving.lookahead import OwnK, candidate, rate_within
+from ssdsim.serving.lookahead import OwnK, rate_within
 from ssdsim.serving.metrics import Metrics, measure
 from ssdsim.serving.options import Fleet
 from ssdsim.serving.policy import Policy
@@ -103,7 +103,7 @@ def fleet_plan(
         for name in names
         if needs[name].replicas is not None
     }
-    candidates = [candidate(name, name, float(gpus_of[name].mean())) for name in gpus_of]
+    candidates = [Candidate.of(name, name, float(gpus_of[name].mean())) for name in gpus_of]
     decision = decide(candidates, {name: 1.0 / each for name, each in gpus_of.items()}, known) if candidates else None
     return FleetPlan(
         workload.rate, share, peak_of(workload), {name: needs[name] for name in names}, gpus, gpus_of, decision

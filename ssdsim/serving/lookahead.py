@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim import strategies
-from ssdsim.answers.decision import Candidate, Decision, decide, simplicity
+from ssdsim.answers.decision import Candidate, Decision, decide
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
@@ -32,12 +31,6 @@ _HALVINGS = 14
 _LEAST = 1e-3  # of the capacity
 
 
-def candidate(key: Any, name: str, gpus: float, *settings: float) -> Candidate[Any]:
-    """What may be chosen; what switches between strategies comes after all of them among ties."""
-    ranked = name if name in strategies.ALL.names else strategies.ALL.names[-1]
-    return Candidate(key, name, gpus, simplicity(ranked, gpus, *settings))
-
-
 def open_lookahead(strategy: Strategy, options: Mapping[str, Any]) -> str | None:
     """The option of a strategy's K that is to be chosen; None where it is given, or follows from what is, or from the
     batch.
@@ -45,8 +38,7 @@ def open_lookahead(strategy: Strategy, options: Mapping[str, Any]) -> str | None
     axis = next((each for each in strategy.searched if isinstance(each, LookaheadAxis)), None)
     if not strategy.drafts or axis is None or axis.is_idle(options) or strategy.follows_batch:
         return None
-    follows = not str(options.get("acceptance", ".toml")).endswith(".toml")
-    return None if follows or {"k", axis.option, strategy.drafted} & options.keys() else axis.option
+    return None if axis.is_settled(options, strategy.drafted) else axis.option
 
 
 class AtBestK(Record):
@@ -105,7 +97,7 @@ class OwnK(Record):
 
     def chosen(self, speeds: Mapping[int, Array]) -> Decision[int]:
         """The K of the highest mean log speed."""
-        return decide([candidate(k, self.name, self.gpus, k) for k in self.by_k], speeds)
+        return decide([Candidate.of(k, self.name, self.gpus, k) for k in self.by_k], speeds)
 
     def at(self, rate: float | None, workload: Workload) -> Decision[int]:
         """The K by which answers are done the earliest at ``rate`` requests a second of a replica; None or infinite: at

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from ssdsim import strategies
-from ssdsim.answers.decision import Decision, decide, knowable
+from ssdsim.answers.decision import Candidate, Decision, decide, knowable
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
@@ -30,7 +30,7 @@ from ssdsim.serving.closed_form import Sharing, sharing
 from ssdsim.serving.crossing import RateCurve, advice
 from ssdsim.serving.fleet_size import FleetPlan, fleet_plan
 from ssdsim.serving.load import Load
-from ssdsim.serving.lookahead import NONE, OwnK, Served, candidate, speed
+from ssdsim.serving.lookahead import NONE, OwnK, Served, speed
 from ssdsim.serving.options import Fleet, Goal, ServeSolverOptions
 from ssdsim.serving.passes import prompt_warnings
 from ssdsim.serving.policies import Policies, accepted_options, policies, without_auto
@@ -198,7 +198,7 @@ class _ServeRequest(Record):
         aside.
         """
         served = without_auto(served)
-        every = [candidate(name, name, each.policy.gpus) for name, each in served.items()]
+        every = [Candidate.of(name, name, each.policy.gpus) for name, each in served.items()]
         return decide(every, {name: speed(each.draws, rate, load) for name, each in served.items()}, self._knowable)
 
     @cached_property

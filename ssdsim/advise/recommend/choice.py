@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 from ssdsim import strategies
 from ssdsim.advise.recommend.deployment import Deployment, Shape, score
 from ssdsim.advise.recommend.request import Rank
-from ssdsim.answers.decision import Candidate, Decision, Rule, decide, knowable, simplicity
+from ssdsim.answers.decision import Candidate, Decision, Rule, decide, knowable
 from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.predict import DRAWS
+from ssdsim.answers.verdict import off_centre
 from ssdsim.base.checks import Array
-from ssdsim.base.intervals import Draws, Interval, median, quantiles
+from ssdsim.base.intervals import Draws, Interval, quantiles
 from ssdsim.base.record import MutableRecord, Record, field, replace
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.many import DrawnRates, RateDraws
 from ssdsim.question.standing import ACCEPTANCE, HITS
-from ssdsim.question.token_errors import ENDS, LOOKS, looks
+from ssdsim.question.token_errors import in_draws
 
 WORTH_DRAWING = 0.7  # of the best at the values: what is slower there is the best in hardly a draw
 _OF_ITS_OWN = 0.85  # of its strategy's best, where each draw of it takes long
@@ -42,8 +43,7 @@ class RateRange(Record):
     def of(cls, rate: float, drawn: RateDraws) -> RateRange:
         """That of a rate which is exact where tokens are sure; timings alone leave it in the middle."""
         low, likely_low, likely_high, high = map(float, quantiles(drawn.joint, 0.025, 0.1, 0.9, 0.975))
-        middle = rate * float(median(drawn.joint / drawn.timings))
-        return cls(middle, Interval(likely_low, likely_high), Interval(low, high))
+        return cls(rate * off_centre(drawn), Interval(likely_low, likely_high), Interval(low, high))
 
     def scaled(self, by: float) -> RateRange:
         """The same of a rate that is so many times as high."""
@@ -123,12 +123,11 @@ class DeploymentDraws(MutableRecord):
     def inputs(self, deployments: Iterable[Deployment]) -> dict[str, Array]:
         """What may be measured, by its name in words, as it is in each draw: acceptance, and the rate of hits."""
         values: dict[str, Array] = {}
-        look_of = ENDS + np.arange(self.errors.draws) % LOOKS
         for deployment in deployments:
             scenario = deployment.scenario
             for each in scenario.known.open:
                 if each.name == "alpha":
-                    values[ACCEPTANCE] = np.array(looks([each], self.errors)[each.name])[look_of]
+                    values[ACCEPTANCE] = in_draws(each, self.errors)
             if scenario.strategy.miss_state is not None and any(each.what == HITS for each in scenario.known.open):
                 averages = scenario.known.over_ranges(self.errors)
                 found = scenario.strategy.closed_form(replace(scenario.round, averages=averages)).p_hit
@@ -177,8 +176,7 @@ def choose(
 
 
 def _candidate(d: Deployment) -> Candidate[Deployment]:
-    strategy = d.shape.strategy
-    return Candidate(d, strategy, d.gpus, simplicity(strategy, d.gpus, *d.shape.work))
+    return Candidate.of(d, d.shape.strategy, d.gpus, *d.shape.work)
 
 
 def _worth_drawing(deployments: Sequence[Deployment], rank: Rank) -> list[Deployment]:

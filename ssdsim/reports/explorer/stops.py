@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.answers.decision import TIED, Candidate, decide, knowable, simplicity
+from ssdsim.answers.decision import TIED, Candidate, decide, knowable, knowable_timings
 from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.own_best import Choice
 from ssdsim.answers.verdict import Rates, no_room, verdict
@@ -147,8 +147,7 @@ class _Side(Record, eq=False):
 
     def candidate(self, point: int) -> Candidate[Choice]:
         places = [int(each) for each in np.unravel_index(point, [len(axis.values) for axis in self.axes] or [1])]
-        simple = simplicity(self.name, float(self.gpus[point]), *places)
-        return Candidate((self.name, (("stop", point),)), self.name, float(self.gpus[point]), simple)
+        return Candidate.of((self.name, (("stop", point),)), self.name, float(self.gpus[point]), *places)
 
     def draws(self, point: int) -> RateDraws | None:
         if self.joint is None or self.timings is None:
@@ -165,9 +164,7 @@ def _told(subject: str, sides: Mapping[str, _Side], known: Mapping[str, Array], 
     every = {name: [sides[name].candidate(point) for point in points[name].tolist()] for name in best}
     speeds = {each.key: sides[name].speeds(each.key[1][0][1]) for name, some in every.items() for each in some}
     draws = {name: each for name, point in best.items() if (each := sides[name].draws(point)) is not None}
-    if draws:
-        known = {**known, "timings": np.log(np.stack([each.timings for each in draws.values()], axis=-1))}
-    decision = decide(chain.from_iterable(every.values()), speeds, known)
+    decision = decide(chain.from_iterable(every.values()), speeds, {**known, **knowable_timings(draws.values())})
     rates = {name: float(sides[name].rate[point]) for name, point in best.items()}
     gpus = {name: float(sides[name].gpus[point]) for name, point in best.items()}
     found = verdict(subject, Rates(rates, gpus, draws or None), decision, refused)

@@ -127,6 +127,11 @@ class LookaheadAxis(NumberAxis, kw_only=True):
     says: str = "{symbol} {value}"
     tabled: tuple[Any, ...] = tuple(range(1, 13))
 
+    def is_settled(self, given: Mapping[str, Any], drafted: str | None) -> bool:
+        """Tell whether K is given, or follows from a strategy's ``drafted`` tokens or from accepted lengths."""
+        of_lengths = not str(given.get("acceptance", ".toml")).endswith(".toml")
+        return of_lengths or bool({"k", self.option, drafted} & given.keys())
+
     def possible(self, scope: Scope) -> Values:
         known = positions_known(scope.options)
         return tuple(range(1, (self.most if known is None else min(self.most, known)) + 1))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ssdsim.answers.decision import RULES, TIED, Candidate, Decision, decide, simplicity
+from ssdsim.answers.decision import RULES, TIED, Candidate, Decision, decide
 
 NAMES = ("ar", "sd", "ssd", "pearl")
 SPEEDS = arrays(float, st.tuples(st.integers(1, 6), st.integers(1, 60)), elements=st.floats(0.01, 1e4))
@@ -18,7 +18,7 @@ SPEEDS = arrays(float, st.tuples(st.integers(1, 6), st.integers(1, 60)), element
 
 def candidates(count: int) -> list[Candidate[int]]:
     """So many, of four strategies in turn, each on more GPUs than the last."""
-    return [Candidate(i, NAMES[i % 4], i + 1, simplicity(NAMES[i % 4], i + 1, i)) for i in range(count)]
+    return [Candidate.of(i, NAMES[i % 4], i + 1, i) for i in range(count)]
 
 
 def decided(speeds: Any, **how: Any) -> Decision[int]:
@@ -66,7 +66,7 @@ def test_nothing_loses_less_in_log_speed_than_what_is_chosen(speeds: Any) -> Non
 def test_of_ties_the_simplest_is_chosen() -> None:
     """Fewer GPUs, then AR, SD, SSD, the rest, then the smaller K."""
     made = [
-        Candidate((name, gpus, k), name, gpus, simplicity(name, gpus, k))
+        Candidate.of((name, gpus, k), name, gpus, k)
         for name, gpus, k in [("pearl", 5, 1), ("ssd", 5, 4), ("ssd", 5, 3), ("sd", 5, 4), ("ar", 8, 0), ("sd", 6, 1)]
     ]
     speeds = {each.key: np.array([100.0 + i / 8.0]) for i, each in enumerate(made)}
