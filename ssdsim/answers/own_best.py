@@ -1,7 +1,7 @@
 """Each strategy at its own best: its K, cached outcomes and backup, by the one rule over all that is not known.
 
-What is given is held, and a K that is given holds for all. The search looks as that for a deployment does, at the
-coarse values of each option and then near the best, but it turns one option after the other.
+What is given stays as it is; a given K is that of all strategies. The search tries the coarse values of each option,
+then values near the best so far, one option after the other; that for a deployment tries them together.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from ssdsim.strategies.protocols.strategy import Strategy
 
 _STEPS = (3.0, 1.7)  # factors between neighbours: first of a coarse look, then of a nearer one
 _WALK = 8  # steps that an option goes at most
-Choice = tuple[str, tuple[tuple[str, Any], ...]]
+Variant = tuple[str, tuple[tuple[str, Any], ...]]
 """A strategy's name, and its searched options with their values."""
 
 
 class Looked(Record, eq=False):
     """A strategy with some settings, and draws of its tokens/s; ``key`` names both."""
 
-    key: Choice
+    key: Variant
     scenario: Scenario
     draws: Draws
 
     @property
-    def candidate(self) -> Candidate[Choice]:
+    def candidate(self) -> Candidate[Variant]:
         name, settings = self.key
         numbers = [value for _, value in settings if isinstance(value, int | float)]
         return Candidate.of(self.key, name, float(self.scenario.gpus), *numbers)
@@ -69,7 +69,7 @@ class _Search:
         self._question, self._strategy, self._rates = question, strategy, rates
         self._options = [axis.option for axis in strategy.searched if not axis.placing]
         self._held: dict[str, Any] = {name: question.settings[name] for name in self._options}
-        self._axes = dict(_free(question.settings, strategy))
+        self._axes = dict(_searched(question.settings, strategy))
         for name, value in (each for axis in self._axes for each in axis.implied):
             if question.settings.source(name) != GIVEN:
                 self._held[name] = value
@@ -150,11 +150,11 @@ def _beside(at: int, numbers: Iterable[int]) -> list[int]:
     return [*[number for number in every if number < at][-1:], *[number for number in every if number > at][:1]]
 
 
-def _free(settings: Settings, strategy: Strategy) -> Iterator[tuple[SearchAxis, Values]]:
-    """The options of a strategy that nobody gave, with the values that they may have.
+def _searched(settings: Settings, strategy: Strategy) -> Iterator[tuple[SearchAxis, Values]]:
+    """The options of a strategy that are searched, with the values that they may have.
 
-    Without hardware all is held, since T_SD and T_p say what drafting takes whatever it drafts; K where lengths that
-    were accepted are given. It goes as far as acceptance by position is known.
+    A given option is not. Nothing is without hardware: T_SD is the time of drafting K tokens, whatever K is. K is not
+    where the accepted lengths are given; it goes no further than acceptance by position is known.
     """
     given = {name: settings[name] for name in settings if settings.source(name) == GIVEN}
     if "t_sd" in given:

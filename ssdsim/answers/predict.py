@@ -11,7 +11,7 @@ import numpy as np
 
 from ssdsim.answers.columns import COLUMNS, prediction_table
 from ssdsim.answers.decision import RULES, Decision, Rule, decide, knowable, knowable_timings, share_fastest
-from ssdsim.answers.own_best import Choice, Looked, at_their_best
+from ssdsim.answers.own_best import Looked, Variant, at_their_best
 from ssdsim.answers.turning import Bound, bounds_of
 from ssdsim.answers.verdict import Rates, Verdict, verdict
 from ssdsim.base.checks import Array, whole
@@ -60,7 +60,7 @@ class Prediction(Displayable, Record):
     seen: Mapping[str, tuple[float, float]] = MappingProxyType({})
 
     @property
-    def decision(self) -> Decision[Choice]:
+    def decision(self) -> Decision[Variant]:
         """What is chosen, by which rule, and what that loses."""
         return self.verdict.decision
 
@@ -188,11 +188,11 @@ def _decision(
     looked: Mapping[str, Sequence[Looked]],
     known: Mapping[str, Array],
     rule: Rule,
-) -> Decision[Choice]:
+) -> Decision[Variant]:
     """The choice among all that was looked at; what is predicted by a simulation moves all of a strategy's settings."""
     every = {name: looked.get(name) or [Looked((name, ()), each, np.ones(1))] for name, each in scenarios.items()}
-    speeds: dict[Choice, Draws] = {}
-    points: dict[Choice, float] = {}
+    speeds: dict[Variant, Draws] = {}
+    points: dict[Variant, float] = {}
     for name, some in every.items():
         chosen = next(each for each in some if each.scenario is scenarios[name])
         joint = np.full(1, rates.rates[name]) if rates.draws is None else rates.draws[name].joint
@@ -223,7 +223,7 @@ def _inputs(scenarios: Mapping[str, Scenario], errors: TimingErrors) -> dict[str
 
 
 def _turning(
-    decision: Decision[Choice], draws: Mapping[str, RateDraws] | None, inputs: Mapping[str, Array]
+    decision: Decision[Variant], draws: Mapping[str, RateDraws] | None, inputs: Mapping[str, Array]
 ) -> tuple[Bound, ...]:
     """The conditions on inputs under which the second is faster than the best."""
     if draws is None or decision.runner_up is None or not inputs or decision.word == "clear":

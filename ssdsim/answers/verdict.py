@@ -9,7 +9,7 @@ import numpy as np
 
 from ssdsim import strategies
 from ssdsim.answers.decision import Decision
-from ssdsim.answers.own_best import Choice
+from ssdsim.answers.own_best import Variant
 from ssdsim.answers.turning import Bound
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.intervals import Interval, bounds_95, median, quantiles
@@ -59,7 +59,7 @@ class Verdict(Displayable, Record):
     over: Mapping[str, Over]
     sentence: str
     sure: str
-    decision: Decision[Choice]
+    decision: Decision[Variant]
     turns: str = ""
 
     @property
@@ -133,7 +133,7 @@ def _share_above_1(ratios: Any) -> float:
 def verdict(
     subject: str,
     rates: Rates,
-    decision: Decision[Choice],
+    decision: Decision[Variant],
     refused: Mapping[str, str],
     turns: Sequence[Bound] = (),
 ) -> Verdict:
@@ -149,7 +149,7 @@ def verdict(
     return Verdict(subject, best, over, " ".join(said), sure, decision, _turns(decision, turns))
 
 
-def _headline(rates: Rates, decision: Decision[Choice]) -> str:
+def _headline(rates: Rates, decision: Decision[Variant]) -> str:
     """Who is the fastest, by how much, and what that costs."""
     best = decision.chosen[0]
     if decision.runner_up is None:
@@ -185,7 +185,7 @@ def _cost(rates: Rates, best: str, second: str) -> str:
     return f"On {format_count(own)} GPUs for {format_count(its)}, a token costs {much} with {title_of(second)}."
 
 
-def how_sure(decision: Decision[Choice], rates: Rates) -> str:
+def how_sure(decision: Decision[Variant], rates: Rates) -> str:
     """How sure a choice is: in how many draws it is faster than the next, and what it loses to the best."""
     if decision.runner_up is None:
         return ""
@@ -219,7 +219,7 @@ def worth_measuring(decision: Decision[Any]) -> str:
     return f"{first} first: to know it before deciding gains {percent(gain)}{rest}"
 
 
-def _turns(decision: Decision[Choice], bounds: Sequence[Bound]) -> str:
+def _turns(decision: Decision[Variant], bounds: Sequence[Bound]) -> str:
     """The condition under which the runner-up is faster than the best."""
     if not bounds or decision.runner_up is None:
         return ""

@@ -20,7 +20,7 @@ from ssdsim.serving.policy_runs import How, RunCache, attained, each_once, key_o
 from ssdsim.serving.workload import MOST_REQUESTS, Workload
 
 MOST_REPLICAS = 1024
-MOST_RUNS = 12
+RUNS_OF_SIZE = 12
 """The most runs of a search for replicas, about."""
 
 _ENOUGH = 2000  # requests of a run that stands for all replicas

@@ -241,7 +241,7 @@ class _ServeRequest(Record):
         """
         counted = {}
         for name, policy in policies.items():
-            searching = MOST_RUNS if self.goal.capacity else fleet_size.MOST_RUNS if self._sizes else 0
+            searching = MOST_RUNS if self.goal.capacity else fleet_size.RUNS_OF_SIZE if self._sizes else 0
             searching *= name in self.policies.by_name
             if times := sum(of == name for _, of in left) + searching:
                 counted[name] = policy, times

@@ -28,7 +28,8 @@ WORTH_DRAWING = 0.7  # of the best at the values: what is slower there is the be
 _OF_ITS_OWN = 0.85  # of its strategy's best, where each draw of it takes long
 _TO_BE_NAMED = 0.97  # of its strategy's best, where that is too slow to be the best of all
 _ROWS_AT_ONCE = 256
-_RARELY = 0.05  # of the draws in which another strategy is the best: its bounds may miss these
+_HARDLY_EVER = 0.05  # of all draws: where another strategy is the best is not told if it is in fewer
+_BEYOND = 0.05  # of the draws in which it is the best: so many may lie beyond a bound
 _TELLS = 0.15  # of all draws, that a bound must leave out
 
 
@@ -206,11 +207,11 @@ def _turn(
         return None
     best = np.max([*speeds.values()], axis=0)
     wins = np.any([each == best for d, each in speeds.items() if d.shape.strategy == rival.shape.strategy], axis=0)
-    if wins.mean() < _RARELY:
+    if wins.mean() < _HARDLY_EVER:
         return None
     bounds: dict[str, tuple[float | None, float | None]] = {}
     for what, values in inputs.items():
-        low, high = map(float, quantiles(values[wins], _RARELY, 1.0 - _RARELY))
+        low, high = map(float, quantiles(values[wins], _BEYOND, 1.0 - _BEYOND))
         below, above = float(np.mean(values < low)), float(np.mean(values > high))
         if max(below, above) >= _TELLS:
             bounds[what] = (low if below >= _TELLS else None, high if above >= _TELLS else None)

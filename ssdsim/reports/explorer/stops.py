@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ssdsim.answers.decision import TIED, Candidate, decide, knowable, knowable_timings
 from ssdsim.answers.grid import Evaluator
-from ssdsim.answers.own_best import Choice
+from ssdsim.answers.own_best import Variant
 from ssdsim.answers.verdict import Rates, no_room, verdict
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws
@@ -145,7 +145,7 @@ class _Side(Record, eq=False):
     def speeds(self, point: int) -> Draws:
         return self.rate[point : point + 1] if self.joint is None else self.joint[point]
 
-    def candidate(self, point: int) -> Candidate[Choice]:
+    def candidate(self, point: int) -> Candidate[Variant]:
         places = [int(each) for each in np.unravel_index(point, [len(axis.values) for axis in self.axes] or [1])]
         return Candidate.of((self.name, (("stop", point),)), self.name, float(self.gpus[point]), *places)
 
