@@ -1,7 +1,8 @@
 """Each strategy at its own best: its K, cached outcomes and backup, by the one rule over all that is not known.
 
 What is given stays as it is; a given K is that of all strategies. The search tries the coarse values of each option,
-then values near the best so far, one option after the other; that for a deployment tries them together.
+then values near the best so far, one option after the other; that for a deployment tries them together. It climbs by
+mean log speed whatever the rule, which then chooses among all that it tried: the best of other rules is near.
 """
 
 from __future__ import annotations
@@ -154,13 +155,13 @@ def _searched(settings: Settings, strategy: Strategy) -> Iterator[tuple[SearchAx
     """The options of a strategy that are searched, with the values that they may have.
 
     A given option is not. Nothing is without hardware: T_SD is the time of drafting K tokens, whatever K is. K is not
-    where the accepted lengths are given; it goes no further than acceptance by position is known.
+    where the accepted lengths are given; it goes no further than acceptance by position is given or measured, but past
+    the positions that somebody published.
     """
     given = {name: settings[name] for name in settings if settings.source(name) == GIVEN}
     if "t_sd" in given:
         return
-    by_position = {} if isinstance(settings["alpha"], int | float) else {"alpha": settings["alpha"]}
-    scope = Scope(1, find_transformer(settings["target"]), {**given, **by_position})
+    scope = Scope(1, find_transformer(settings["target"]), given)
     for axis in strategy.searched:
         if axis.placing or axis.is_idle(given) or {axis.option, axis.table_option} & given.keys():
             continue

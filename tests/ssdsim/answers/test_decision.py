@@ -85,6 +85,11 @@ def test_to_know_what_decides_gains_what_the_better_half_is_worth() -> None:
     assert (decision.word, decision.worth_knowing) == ("measure first", "it")
 
 
+def test_nothing_is_worth_knowing_that_gains_nothing() -> None:
+    assert decided(np.ones((2, 9)), known={"it": np.arange(9.0)}).worth_knowing is None
+    assert decided(np.ones((2, 9))).worth_knowing is None
+
+
 def test_each_rule_has_its_choice() -> None:
     speeds = [np.array([10.0, 10.0, 10.0, 10.0]), np.array([1.0, 11.0, 11.0, 11.0]), np.array([1.0, 1.0, 1.0, 90.0])]
     points = {0: 2.0, 1: 1.0, 2: 5.0}

@@ -95,6 +95,20 @@ def test_a_simulation_is_moved_by_the_same_draws() -> None:
     assert row["probability_ssd_beats_sd"] == pytest.approx(closed.probability_faster, abs=0.02)
 
 
+def test_positions_that_somebody_published_do_not_end_a_search() -> None:
+    """One position of DeepSeek-R1's MTP is published of vLLM; its speed-ups at K 2 to 5 are above what K 1 can give."""
+    here: dict[str, Any] = {"target": "deepseek-r1", "hardware": "b200-sxm", "drafter": "mtp", "engine": "trtllm"}
+    here |= {"dtype": "nvfp4", "draft_dtype": "bfloat16", "draft_set": "vLLM, QPS 1", "tp": 8, "b": 1}
+    (answer,) = recommend(gpus=8, strategies=("ar", "sd"), **here).answers
+    assert answer.best is not None
+    prediction = predict(strategies=("ar", "sd"), **here)
+    assert dict(prediction.decision.best_of["sd"][1])["k"] == answer.best.lookahead > 1
+    versus = prediction.verdict.over["ar"]
+    assert versus.low is not None
+    assert versus.high is not None
+    assert versus.low < 2.28 < versus.high  # as TensorRT-LLM's blog has it at K 3
+
+
 # what the rule forbids, and what must not happen
 
 
