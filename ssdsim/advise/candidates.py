@@ -206,7 +206,9 @@ def _choices(
         values = [_known(axis, _values(axis.table_option, given, axis.tabled), given, fixed) for axis in left]
         few_enough(f"choices of {name}", values, MOST_CHOICES)
         for combination in product(*values):
-            yield name, dict(zip((axis.table_option for axis in left), combination, strict=True))
+            settings = dict(zip((axis.table_option for axis in left), combination, strict=True))
+            if all(axis.table_option in given or axis.tables({**fixed, **settings}) for axis in left):
+                yield name, settings
 
 
 def _known(axis: SearchAxis, values: list[Any], given: Mapping[str, Any], fixed: Mapping[str, Any]) -> list[Any]:

@@ -23,7 +23,7 @@ from ssdsim.question.configuration import Configuration, configured
 from ssdsim.question.many import DrawnRates, ScenarioTable
 from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
-from ssdsim.strategies.protocols.axes import LookaheadAxis, NumberAxis, Scope, SearchAxis, Values
+from ssdsim.strategies.protocols.axes import LookaheadAxis, NumberAxis, OutcomesAxis, Scope, SearchAxis, Values
 from ssdsim.strategies.protocols.strategy import Strategy
 
 _STEPS = (3.0, 1.7)  # factors between neighbours: first of a coarse look, then of a nearer one
@@ -85,7 +85,7 @@ class _Search:
         ------
         InputError : no settings are possible; the reason is that of the default ones.
         """
-        if not self._look([{}]):
+        if not self._look([self._first()]):
             axis, *_ = [*self._axes, None]
             if axis is None or not self._look({axis.option: value} for value in self._axes[axis] or ()):
                 self._add([*self._question.scenarios(self._strategy.name)])
@@ -101,6 +101,12 @@ class _Search:
         points = {each.key: float(each.scenario.estimate.tokens_per_second) for each in self.looked}
         chosen = decide([each.candidate for each in self.looked], draws, rule=rule, points=points).chosen
         return next(each for each in self.looked if each.key == chosen)
+
+    def _first(self) -> Mapping[str, Any]:
+        """The default settings, as far as a search goes."""
+        settings = self._question.settings
+        outcomes = [axis for axis in self._axes if isinstance(axis, OutcomesAxis) and not axis.tables(settings)]
+        return {axis.option: axis.most for axis in outcomes}
 
     def _look(self, proposed: Iterable[Mapping[str, Any]]) -> bool:
         """Look at those settings that are new and possible, and say whether one is better than all before."""

@@ -33,6 +33,7 @@ from ssdsim.question.price import price
 from ssdsim.question.question import Question, effective
 from ssdsim.question.spellings import any_spelling
 from ssdsim.strategies import drafters
+from ssdsim.strategies.protocols.cached import MOST_RUN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +103,7 @@ def window(*, seed: int = 0, **options: Unpack[Axes]) -> pd.DataFrame:
     >>> frame.reason[0][:38]
     'llama-3.1-70b at tp 1 needs 131.7 GiB '
     >>> int(frame.passes[1]), int(frame.budget_of_passes[1]), int(frame.budget[1])
-    (8, 1, 445)
+    (8, 1, 366)
     """
     import pandas as pd
 
@@ -220,6 +221,7 @@ def sentence(row: Mapping[Any, Any]) -> str:
     k, passes, budget = int(row["k"]), int(row["passes"]), int(row["budget"])
     if budget:
         batched = f"{budget} outcomes fit ({int(row['fan_out'])} guesses a position; ended by {row['limit']})"
+        batched += f", and nobody is known to have run more than {MOST_RUN}" if budget > MOST_RUN else ""
     else:
         batched = f"even one guess a position comes too late ({1e3 * row['prespeculate_s']:.1f} ms)"
     return (

@@ -16,6 +16,7 @@ from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.roofline import of_passes, print_roofs
 from ssdsim.cli.screen import print_screen
 from ssdsim.cli.window import print_windows
+from ssdsim.strategies.protocols.cached import MOST_RUN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,6 +116,7 @@ def _fits(window: Mapping[Any, Any]) -> dict[str, str]:
     if window["budget"]:
         until = {"time": "then time is up", "memory": "then memory is full"}.get(window["limit"], "and more")
         cache = f"{window['budget']} outcomes, {window['fan_out']} guesses a position; {until}"
+        cache += f". Nobody is known to have run more than {MOST_RUN}" if window["budget"] > MOST_RUN else ""
     else:
         drafting_ms, window_ms = 1e3 * window["prespeculate_s"], 1e3 * window["window_s"]
         cache = f"even one guess a position is late: {drafting_ms:.1f} ms of drafting in a window of {window_ms:.1f}"

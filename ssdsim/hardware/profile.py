@@ -246,10 +246,10 @@ class HardwareProfile(Displayable, Card):
             read = self._read_as(op)
             with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
                 timing = self.law(read).clamped_timing(read)
-            if read is not op and not timing.warning:
+            if read is not op and timing.warning is None:
                 (own, other), *_ = self._stand_ins.items()
                 said = f"{self.name}: no {own} was timed: {other}'s kernels, which are as fast there"
-                timing = replace(timing, warning=said)
+                timing = replace(timing, warnings=(said,))
             known[op] = timing
         return timing
 

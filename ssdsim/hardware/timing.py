@@ -24,7 +24,7 @@ Model = TypeVar("Model", bound=TimingModel)
 ProvenanceKind = Literal["measured", "imported", "datasheet", "hypothetical"]
 
 EXTRAPOLATION_LOG_SD = 0.15
-"""Added (in quadrature) to the error of a timing outside its domain."""
+"""Added (in quadrature) to the error of a timing outside its domain, or of what stands in for other kernels."""
 
 SHORTEST_S, LONGEST_S = 1e-15, 1e9
 """Of an operation: what lies outside comes from a profile whose numbers are wrong."""
@@ -36,15 +36,20 @@ class Timing(Record):
     ``log_sd`` is the standard deviation of log(real / predicted). Part of it comes from the fit's coefficients:
     ``shared`` names the directions in which they wander, with the standard deviation along each, and every operation
     of the model shares these. The rest, ``own_log_sd``, is shared by operations with the same ``key`` (one matrix at
-    another number of tokens is wrong in the same direction).
+    another number of tokens is wrong in the same direction). ``warnings`` say what of it was not timed.
     """
 
     seconds: float
     log_sd: float
     key: str
     provenance_kind: ProvenanceKind
-    warning: str | None = None
+    warnings: tuple[str, ...] = ()
     shared: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def warning(self) -> str | None:
+        """All warnings in a line; None where everything was timed."""
+        return "; ".join(self.warnings) or None
 
     @property
     def own_log_sd(self) -> float:
@@ -82,7 +87,7 @@ class Law(ABC, Generic[Op]):
         bound = "what memory and arithmetic take at their best is priced"
         said = f"{self.profile.name}: the fit of {op.kernel} is faster than physics: {bound}"
         log_sd = math.hypot(timing.log_sd, EXTRAPOLATION_LOG_SD)
-        return replace(timing, seconds=least_s, log_sd=log_sd, warning=said)
+        return replace(timing, seconds=least_s, log_sd=log_sd, warnings=(said,))
 
     def launch_s(self, op: Op) -> float:
         """The floor under the time however little ``op`` does, as fitted; 0 where a law has none."""
@@ -142,13 +147,13 @@ def timed(
     if outside is None:
         return Timing(seconds, log_sd, key, kind, shared=shared)
     warning = f"{profile.name}: {key} is extrapolated: {outside}"
-    return Timing(seconds, math.hypot(log_sd, EXTRAPOLATION_LOG_SD), key, kind, warning, shared)
+    return Timing(seconds, math.hypot(log_sd, EXTRAPOLATION_LOG_SD), key, kind, (warning,), shared)
 
 
 def untimed(profile: HardwareProfile, key: str, seconds: float, said: str, instead: str = "roofline") -> Timing:
     """A guess, with the error of a datasheet."""
     _check(profile, key, seconds)
-    return Timing(seconds, DATASHEET_LOG_SD, key, "datasheet", f"{profile.name}: {said}: {instead}")
+    return Timing(seconds, DATASHEET_LOG_SD, key, "datasheet", (f"{profile.name}: {said}: {instead}",))
 
 
 def nearest_timed(

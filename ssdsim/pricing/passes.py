@@ -82,7 +82,7 @@ def cost_of_operations(
 def _cost_of(counted: Sequence[tuple[Timing, float]], profile: HardwareProfile) -> Cost:
     """Each timing so many times, as a cost."""
     seconds = sum(times * timing.seconds for timing, times in counted)
-    warnings = frozenset(timing.warning for timing, _ in counted if timing.warning)
+    warnings = frozenset(each for timing, _ in counted for each in timing.warnings)
     return Cost.of(seconds, partial(_terms_of, counted, profile.name), warnings)
 
 
@@ -111,8 +111,13 @@ def units(forward: ForwardPass, model: Model) -> Units:
         "per_recurrent_layer_s": forward.recurrent_layers,
         "per_pass_s" if model == "target" else "per_draft_step_s": 1,
     }
-    if any(op.masked for op, _ in forward.those(OverCache)):  # over trees
-        paid |= {"per_tree_layer_s": forward.layers, "per_tree_token_s": forward.tokens if model == "draft" else 0}
+    if any(op.masked for op, _ in forward.those(OverCache)):  # over trees, or branches
+        drafts = model == "draft"
+        paid |= {
+            "per_tree_layer_s": forward.layers,
+            "per_tree_token_s": forward.tokens if drafts else 0,
+            "per_mask_s": 1 if drafts else 0,
+        }
     return paid
 
 

@@ -146,9 +146,9 @@ def moved_by_warnings(pieces: Iterable[Piece]) -> dict[str, float]:
             timings = [(piece.work.profile.seconds(op), times) for op, times in piece.work.forward.counted]
             alone_s = sum(times * timing.seconds for timing, times in timings)
             for timing, times in timings:
-                if timing.warning:
+                for warning in timing.warnings:
                     share = times * timing.seconds / alone_s
-                    moved[timing.warning] += share * piece.times * piece.cost.seconds * Z_95 * timing.log_sd
+                    moved[warning] += share * piece.times * piece.cost.seconds * Z_95 * timing.log_sd
     return moved
 
 

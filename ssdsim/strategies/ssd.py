@@ -103,11 +103,7 @@ class SSD(Cached):
         DRAFT_DEVICES,
         TARGETS_AXIS,
         LOOKAHEAD,
-        replace(
-            OUTCOMES,
-            implied=(("fan_out_policy", "optimal"),),  # of the highest hit rate for a budget, and so never behind
-            tabled=(*OUTCOMES.tabled, "window"),
-        ),
+        replace(OUTCOMES, implied=(("fan_out_policy", "optimal"),)),  # of the highest hit rate, and so never behind
         WordAxis(option="backup", about="on a miss [default: auto, the faster]", words=("auto",)),
     )
     options = (DRAFT_GPUS, _ALPHA_BACKUP, *CHAINS, *_MISSES, *SHARED_DRAFT_OPTIONS)

@@ -15,7 +15,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.strategies.protocols.axes import SizesAxis
-from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
+from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, MOST_RUN, OUTCOMES, Cached
 from ssdsim.strategies.protocols.hits import TREES
 from ssdsim.strategies.protocols.trees import AXES, OPTIONS, RoundTime, drafted, mean_model, settle_tree, tree_tokens
 from ssdsim.tokens.trees.drafted import Drafted, RankModel, StaticTree
@@ -44,10 +44,11 @@ class TreeSSD(Cached):
         *AXES,
         SizesAxis(
             option="budget",
-            about="cached outcomes a sequence that may be chosen [default: searched]",
-            says="{value} outcomes",
-            idle_with=("p_hit",),
-            first=(4, 12, 36, 108, 324),
+            about=OUTCOMES.about,
+            says=OUTCOMES.says,
+            idle_with=OUTCOMES.idle_with,
+            first=(4, 12, MOST_RUN),
+            most=MOST_RUN,
         ),
     )
     shown_settings = ("tree_nodes", "tree_depth", "budget")

@@ -14,7 +14,7 @@ BUDGETS = {
     "ssdsim/answers": (5_030, 26),  # each at its own best, how sure that is, and where it turns
     "ssdsim/base": (2_320, 21),  # spellings in Python
     "ssdsim/cli": (4_390, 28),  # first screens beside what --explain has; former names of options and verbs say the new
-    "ssdsim/hardware": (3_720, 18),  # an engine by its version, and a roofline with the efficiency of a fitted law
+    "ssdsim/hardware": (3_740, 18),  # an engine by its version, a roofline with the efficiency of a fitted law, masks
     "ssdsim/pricing": (1_740, 8),
     "ssdsim/question": (3_900, 22),  # formats that names say, defaults of the engine, supposed acceptance
     "ssdsim/readers": (3_580, 18),  # logs by OpenAI's names, and the unit of a log's timestamps

@@ -73,6 +73,10 @@ class SearchAxis(Record, kw_only=True):
         """A sentence where a search ends early, for want of measurements of the models; else None."""
         return None
 
+    def tables(self, settings: Mapping[str, Any]) -> bool:
+        """Tell whether a table has the settings, where nobody gave the value of this option."""
+        return True
+
     def unless_narrowed(self, scope: Scope) -> Values:
         """Values that are searched by default."""
         return self.possible(scope)
@@ -204,10 +208,12 @@ def _spaced(same: float, step: float) -> Iterable[int]:
 class OutcomesAxis(SearchAxis, kw_only=True):
     """Cached outcomes of a sequence, any number: tokens/s are smooth in their logarithm.
 
-    ``lookahead`` is the option of the K behind them: there are K + 1 accepted lengths to guess bonus tokens for.
+    ``lookahead`` is the option of the K behind them: there are K + 1 accepted lengths to guess bonus tokens for. A
+    search ends at ``most``; who wants more gives their number.
     """
 
     lookahead: str
+    most: int
     guesses: tuple[int, ...] = (1, 3, 9, 27)
 
     def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
@@ -222,20 +228,28 @@ class OutcomesAxis(SearchAxis, kw_only=True):
 
     def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
         """The outcomes of so many guesses an accepted length."""
-        return [f * (before[self.lookahead] + 1) for f in self.guesses] if values is None else values
+        if values is not None:
+            return values
+        return dict.fromkeys(min(f * (before[self.lookahead] + 1), self.most) for f in self.guesses)
 
     def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
         """Values of as many an accepted length as at ``top``, and a step up and down, whatever the K there."""
         if values is not None:
             return values
         lengths = before[self.lookahead] + 1
-        return _spaced(top[self.option] * lengths / (top.get(self.lookahead, before[self.lookahead]) + 1), step)
+        as_many = top[self.option] * lengths / (top.get(self.lookahead, before[self.lookahead]) + 1)
+        return dict.fromkeys(min(size, self.most) for size in _spaced(as_many, step))
+
+    def tables(self, settings: Mapping[str, Any]) -> bool:
+        guesses = settings[self.table_option]
+        return isinstance(guesses, int) and guesses * (settings[self.lookahead] + 1) <= self.most
 
 
 class SizesAxis(SearchAxis, kw_only=True):
-    """Any whole numbers: tokens/s are smooth in their logarithm. A first look is at ``first``."""
+    """Whole numbers up to ``most``: tokens/s are smooth in their logarithm. A first look is at ``first``."""
 
     first: tuple[int, ...]
+    most: float = math.inf
 
     def possible(self, scope: Scope) -> Values:
         return None
@@ -245,7 +259,7 @@ class SizesAxis(SearchAxis, kw_only=True):
 
     def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
         """Values at ``top``, and a step up and down."""
-        return _spaced(top[self.option], step) if values is None else values
+        return values if values is not None else [size for size in _spaced(top[self.option], step) if size <= self.most]
 
 
 TARGET = DegreesAxis(

@@ -16,6 +16,7 @@ from ssdsim.base.intervals import bounds_95, centred_on
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.rounds.round import PARTS
+from ssdsim.strategies.protocols.cached import MOST_RUN
 from ssdsim.tokens.theory import sandwich_bounds, ssd_speedup
 from tests.refusals import refused
 
@@ -183,6 +184,17 @@ def test_each_strategy_is_at_its_own_best_unless_its_k_is_given() -> None:
     for name, estimate in predict(**here).estimates.items():
         assert estimate.tokens_per_second >= 0.99 * at_six.estimates[name].tokens_per_second
     assert as_json(predict(**here, k="auto")) == answer
+
+
+@pytest.mark.parametrize("options", [{}, {"k": 12}, {"k": 7, "b": 4}, {"strategies": "treessd", "k": 4}])
+def test_no_more_outcomes_are_cached_than_anybody_ran(options: dict[str, Any]) -> None:
+    for scenario in predict(**options).configuration.scenarios.values():
+        assert (scenario.settings.get("budget") or 0) <= MOST_RUN
+
+
+@pytest.mark.parametrize("options", [{"k": 12, "f": 3}, {"k": 7, "budget": 39}])
+def test_more_outcomes_are_cached_where_they_are_asked_for(options: dict[str, Any]) -> None:
+    assert predict(**options).configuration.scenarios["ssd"].settings["budget"] == 39
 
 
 @pytest.mark.parametrize(

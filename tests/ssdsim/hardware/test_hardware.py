@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import subprocess
 import sys
@@ -14,11 +15,13 @@ import pytest
 
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import find_hardware, hardware_names
+from ssdsim.hardware.attention import MASKED
+from ssdsim.hardware.catalog import find_hardware, find_transformer, hardware_names
 from ssdsim.hardware.laws import DATASHEET_LOG_SD, Correction
 from ssdsim.hardware.profile import Device, HardwareProfile, load_profile
 from ssdsim.hardware.timing import EXTRAPOLATION_LOG_SD
 from ssdsim.question.configuration import configure
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
 from tests.refusals import refused
 
@@ -159,14 +162,28 @@ def test_attention_with_a_window_has_timings_of_its_own_where_they_were_taken() 
     assert windowed.provenance_kind == "measured"
 
 
-def test_masked_attention_without_timings_of_its_own_warns() -> None:
+def test_masked_attention_without_timings_of_its_own_takes_longer_and_warns() -> None:
+    """By what masks took on an H100: 1.1 to 1.6 times as long."""
     plain, masked = profile().seconds(attention()), profile().seconds(attention(masked=True))
-    assert masked.seconds == plain.seconds
-    assert plain.warning is None
-    assert masked.warning
-    assert "branch masks were not timed" in masked.warning
+    assert masked.seconds == pytest.approx(MASKED * plain.seconds)
+    spread = math.exp(1.96 * math.sqrt(masked.log_sd**2 - plain.log_sd**2))
+    assert MASKED / spread < 1.1
+    assert MASKED * spread > 1.6
+    assert plain.warnings == ()
+    assert masked.warnings == ("toy: branch masks were not timed: attention without one, times 1.3",)
     timed = profile(attention_masked={"bfloat16": {"source": "bench", "roofline": ROOFLINE, "report": REPORT}})
     assert timed.seconds(attention(masked=True)).warning is None
+
+
+def test_masks_are_told_of_shapes_that_were_not_timed_either() -> None:
+    """As every branch step's is on the default profile, whose attention has one query a sequence."""
+    branches = forward_pass(find_transformer("llama-3.2-1b"), batch=1, queries=21, context=1024, masked=True)
+    timings = [find_hardware("h100-sxm").seconds(op) for op, _ in branches.those(Attention)]
+    assert timings
+    for timing in timings:
+        shape, mask = timing.warnings
+        assert "group above the largest timed" in shape
+        assert "branch masks were not timed" in mask
 
 
 def test_what_a_profile_lacks_is_named_with_the_remedy() -> None:

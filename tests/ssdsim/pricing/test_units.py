@@ -6,7 +6,9 @@ import pytest
 
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.runtime_card import KERNELS, Host
+from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.passes import Model, cost_of_pass, cost_of_step, units, units_of_step
+from ssdsim.question.configuration import configure
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.prefill import Chunk, mixed_pass, prefill_pass
 
@@ -63,3 +65,12 @@ def test_a_tree_is_verified_and_drafted_under_a_mask() -> None:
     assert (verified["per_tree_layer_s"], verified["per_tree_token_s"]) == (TARGET.layers, 0)
     assert (drafted["per_tree_layer_s"], drafted["per_tree_token_s"]) == (TARGET.layers, 4 * 6)
     assert "per_tree_layer_s" not in units(DECODING, "target")
+
+
+def test_a_branch_step_pays_for_building_its_mask() -> None:
+    """Whatever its branches; a verification's mask is the same in every round."""
+    assert (units(TREE, "draft")["per_mask_s"], units(TREE, "target")["per_mask_s"]) == (1, 0)
+    steps = configure(p_hit=0.8, k=7).scenarios["ssd"].priced.expected["pre-speculate"].pieces
+    assert sum(piece.times * piece.units.get("per_mask_s", 0) for piece in steps) == 7
+    host = find_runtime("ssd-engine").host
+    assert 0.0 < 7 * host.per_mask_s < 0.5 * configure(k=7).scenarios["ssd"].seconds["verify"]
