@@ -53,6 +53,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: item.path not in longest)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nobodys_profiles(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No profile of whoever runs the tests is found, and none is left with them."""
+    os.environ["SSDSIM_DATA"] = str(tmp_path_factory.mktemp("data"))
+
+
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
     """Ctrl-C interrupts this process and those it starts."""

@@ -11,31 +11,38 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import asdict
 
-from calibration.machine.drivers import seen_gpus
-from calibration.timings.answer import CalibrationOptions, calibrate, check_torch
+from calibration.machine.drivers import cpu_name, physical_bytes, seen_gpus
+from calibration.timings.answer import calibrate, check_torch
+from calibration.timings.setup import CalibrationOptions
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import pop_record
-from ssdsim.cli.console import console, echo
+from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.hardware import print_profile
 from ssdsim.cli.options import Verb, common_options, output_option, record_options
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OutputFile, completing
-from ssdsim.hardware.catalog import MACHINES, find_hardware, full_hardware_name, hardware_names
+from ssdsim.hardware.catalog import (
+    MACHINES,
+    find_hardware,
+    full_hardware_name,
+    hardware_names,
+    short_hardware_name,
+)
+from ssdsim.hardware.profile import Device, HardwareProfile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from calibration.timings.checks import PassCheck
     from calibration.timings.dry_run import DryRun
-    from ssdsim.hardware.profile import HardwareProfile
 
 _SAME_MEMORY = 0.05  # a driver tells a little less than a datasheet
 
 
-@click.command("calibrate", cls=Verb, example="ssdsim calibrate --gpus 0-4 --target llama-3.1-8b -o mine.json")
+@click.command("calibrate", cls=Verb, example="ssdsim calibrate --gpus 0-4")
 @record_options(CalibrationOptions)
 @click.option("--minutes", type=click.FloatRange(0.0, min_open=True), default=5.0, show_default=True)
 @click.option("--dry-run", is_flag=True, help="print the plan and end: points, repeats, minutes, memory, who does what")
@@ -44,7 +51,12 @@ _SAME_MEMORY = 0.05  # a driver tells a little less than a datasheet
     shell_complete=completing(hardware_names),
     help="with --dry-run: dgx-1 (32 GB), dgx-1-16gb, or a profile, in the place of this machine",
 )
-@output_option("-o", "--output", type=OutputFile(), help="the profile [required, but for --dry-run]")
+@output_option(
+    "-o",
+    "--output",
+    type=OutputFile(),
+    help="the profile, such as mine.json [default: in your data folder, under a name that --hardware takes]",
+)
 @common_options
 def command(
     output: Path | None,
@@ -65,12 +77,12 @@ def command(
         return
     if machine:
         raise InputError("--machine describes a machine that is not here: it needs --dry-run")
-    if output is None:
-        raise InputError("-o is missing: the profile to write, such as -o mine.json")
     check_torch()
     alone_under_torchrun()
     given = {name: value for name, value in options.items() if value is not None}
-    done = calibrate(output, minutes=minutes, seed=seed, told=partial(progress_bar, quiet=quiet), **given)
+    told, noted = partial(progress_bar, quiet=quiet), partial(_note, quiet)
+    done = calibrate(output, minutes=minutes, seed=seed, told=told, noted=noted, **given)
+    output, word = done.output, short_hardware_name(str(done.output))
     for doubt in done.doubts:
         echo(f"warning: {doubt}", stderr=True)
     if as_json:
@@ -82,6 +94,10 @@ def command(
         out = console()
         out.print("Whole passes, which were never fitted", style="italic")
         out.print(_checks(done.checks))
+        kept = f"{output}, found by the name {word}" if word != str(output) else word
+        print_labelled(out, "Kept     ", f"{kept}; for {done.profile.calibrated}")
+        print_labelled(out, "Next     ", f"ssdsim predict --hardware {word}")
+        print_labelled(out, "         ", f"ssdsim validate run --hardware {word}")
     if done.interrupted:
         click.echo(f"interrupted: a partial profile is in {output}; run again to resume", err=True)
         sys.exit(130)
@@ -91,13 +107,19 @@ def print_dry_run(machine: str | None, minutes: float, as_json: bool, quiet: boo
     """The plan for a described machine."""
     from calibration.timings.dry_run import dry_run
 
-    described = find_hardware(machine) if machine is not None else _this_machine()
+    here = _these_cores if timed.device == "cpu" else _this_machine
+    described = find_hardware(machine) if machine is not None else here()
     if machine is not None and full_hardware_name(machine) != machine and not quiet:
         echo(f"note: --machine {machine} is taken for {described.name}{_of_other_memory(described)}", stderr=True)
-    devices = timed.devices(described)
-    found = dry_run(timed.workload(devices, described), devices, described)
-    _refuse_too_large(found, described)
-    show_dry_run(found, described, minutes, as_json)
+    setup = timed.setup(described)
+    for each in setup.said:
+        _note(quiet, each)
+    show_dry_run(dry_run(setup.workload, setup.devices, described), described, minutes, as_json)
+
+
+def _note(quiet: bool, said: str) -> None:
+    if not quiet:
+        echo(f"note: {said}", stderr=True)
 
 
 def _of_other_memory(described: HardwareProfile) -> str:
@@ -122,15 +144,18 @@ def _this_machine() -> HardwareProfile:
     raise InputError(f"--dry-run: no profile describes a {seen[0].name}; {said}")
 
 
-def _refuse_too_large(found: DryRun, described: HardwareProfile) -> None:
-    """Raise :class:`InputError` where a rank needs more memory than its device has."""
-    for rank in found.ranks:
-        if not rank.fits:
-            needs, has = (each / 2**30 for each in (rank.needs_bytes, rank.has_bytes))
-            raise InputError(
-                f"{rank.device} ({rank.role}) needs {needs:.1f} GiB, {described.name} has {has:.1f} GiB: "
-                "give a smaller --target, or more --gpus"
-            )
+def _these_cores() -> HardwareProfile:
+    """The cores of this machine, as far as a plan needs to know them."""
+    device = Device(
+        name=cpu_name(),
+        kind="cpu",
+        memory_bytes=physical_bytes(),
+        memory_bandwidth=1.0,
+        peak_flops={"float32": 1.0},
+        count=os.cpu_count() or 1,
+        topology="cores that share memory",
+    )
+    return HardwareProfile(schema_=1, name="this machine", device=device, sources={})
 
 
 def alone_under_torchrun() -> None:

@@ -15,7 +15,7 @@ from calibration.cli import validate_pair, validate_paper, validate_rows
 from calibration.cli.calibrate import alone_under_torchrun
 from calibration.validation.run import Real, validate
 from ssdsim.base.kinds import Percent
-from ssdsim.cli.console import console, echo
+from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import CommandGroup, Verb, common_options, output_option, record_options
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
@@ -93,8 +93,11 @@ def run(max_error: float | None, trace: Path | None, output: Path, as_json: bool
         figures = {"median_error": float(np.median(errors)), "worst_error": float(errors.max())}
         echo_json({"schema": 2, "comparisons": rows, **figures})
     else:
-        console().print(_table(validated.points))
-        echo(f"median error {np.median(errors):.1%}, worst {errors.max():.1%}{_signs(validated.points)}")
+        out = console()
+        print_labelled(out, "", validated.ran, "bold")
+        out.print(_table(validated.points))
+        beside = "" if validated.others is None else f"; other programs took {validated.others:.0%} of the cores"
+        echo(f"median error {np.median(errors):.1%}, worst {errors.max():.1%}{_signs(validated.points)}{beside}")
     sys.exit(1 if max_error is not None and errors.max() > max_error else 0)
 
 

@@ -96,6 +96,13 @@ def synchronised(action: Callable[[], object], device: torch.device) -> Callable
     return run
 
 
+def core_of(name: str) -> int | None:
+    """The core of a CPU rank, by the number of its name among those that this process may use; None of a GPU's."""
+    kind, index = name.split(":")
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return cores[int(index) % len(cores)] if cores and kind == "cpu" else None
+
+
 def occupy(name: str) -> torch.device:
     """Claim a device for this process: pin it to the core, with one thread, or select the GPU.
 
@@ -106,9 +113,8 @@ def occupy(name: str) -> torch.device:
     if kind == "cuda":
         torch.cuda.set_device(int(index))
         return torch.device(name)
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    if cores:
-        os.sched_setaffinity(0, {cores[int(index) % len(cores)]})
+    if (core := core_of(name)) is not None:
+        os.sched_setaffinity(0, {core})
     torch.set_num_threads(1)
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch reads it at its first large allocation
     return torch.device("cpu")

@@ -1,10 +1,13 @@
-"""Devices without torch: their names, the GPUs that nvidia-smi lists, and the torch build that has their kernels."""
+"""Devices without torch: their names, cores, the GPUs that nvidia-smi lists, and the torch that has their kernels."""
 
 from __future__ import annotations
 
+import os
+import platform
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.extras import install
@@ -19,7 +22,9 @@ OLD_WHEEL = "pip install torch --index-url https://download.pytorch.org/whl/cu12
 
 
 def named_devices(text: str) -> list[str]:
-    """Parse the names; the machine need not be this one."""
+    """Parse the names, such as ``cuda:0-3`` or ``cuda:0,cuda:2``; the machine need not be this one."""
+    if "," in text:
+        return [name for each in text.split(",") for name in named_devices(each)]
     match = _NAME.fullmatch(text)
     if not match:
         raise InputError(f"'{text}' is not a device; allowed: cpu, cpu:0, cuda:0, cuda:0-3")
@@ -65,6 +70,21 @@ def _seen(line: str) -> SeenGpu | None:
     name, major, minor, mebibytes = found.groups()
     capability = (int(major), int(minor)) if major else (7, 0) if "V100" in name else None
     return SeenGpu(name, capability, int(mebibytes) << 20)
+
+
+def cpu_name() -> str:
+    """The model of this machine's cores."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def physical_bytes() -> int:
+    """Of the whole machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def has_kernels(architectures: Iterable[str], capability: tuple[int, int]) -> bool:

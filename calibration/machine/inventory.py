@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import platform
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import combinations
 from multiprocessing import get_context
-from pathlib import Path
 
 import torch
 
 from calibration.machine.devices import belong_to_parent
-from calibration.machine.drivers import SeenGpu, has_kernels, kernels_missing, nvidia_smi
+from calibration.machine.drivers import SeenGpu, cpu_name, has_kernels, kernels_missing, nvidia_smi
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.transformer.operations import DTYPES
@@ -88,16 +86,7 @@ def _describe(names: Sequence[str]) -> dict[str, Gpu]:
 def device_names(devices: Sequence[str]) -> dict[str, str]:
     """The model of each device, such as ``Tesla V100-SXM2-32GB`` for ``cuda:0``."""
     gpus_here = gpus(devices)
-    return {device: gpus_here[device].name if device in gpus_here else _cpu_name() for device in devices}
-
-
-def _cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+    return {device: gpus_here[device].name if device in gpus_here else cpu_name() for device in devices}
 
 
 def natural_dtype(devices: Sequence[str]) -> str:

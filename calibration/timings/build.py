@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TypeVar, get_args
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
+from calibration.machine.drivers import physical_bytes
 from calibration.machine.inventory import gpus, topology
 from calibration.timings.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
 from calibration.timings.fit_attention import ATTENTION_SHAPE
@@ -211,7 +211,7 @@ def _device(gemms: Sequence[TimedPoint], workload: CalibrationWorkload, devices:
     m, n, k, seconds = (columns[name] for name in ("m", "n", "k", "seconds"))
     moved_bytes = DTYPE_BYTES[workload.dtype] * (m * k + k * n + m * n)
     gpu = gpus(devices).get(devices[0])
-    memory_bytes = gpu.memory_bytes if gpu else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory_bytes = gpu.memory_bytes if gpu else physical_bytes()
     return Device(
         name=name,
         kind="cuda" if gpu else "cpu",

@@ -59,9 +59,8 @@ class DryRun(Record):
 def dry_run(workload: CalibrationWorkload, devices: Sequence[str], machine: HardwareProfile) -> DryRun:
     """The plan of a calibration of ``workload`` on ``devices`` (the draft's last) of a machine such as ``machine``."""
     points = plan(workload, len(devices))
-    return DryRun(
-        workload.strategies, tuple(_ranks(workload, devices, machine)), tuple(_benchmarks(points, devices[0]))
-    )
+    ranks = planned_ranks(workload, devices, machine)
+    return DryRun(workload.strategies, tuple(ranks), tuple(_benchmarks(points, devices[0])))
 
 
 def _benchmarks(points: Sequence[TimingPoint], device: str) -> list[PlannedBenchmark]:
@@ -84,7 +83,8 @@ def _who(point: TimingPoint) -> str:
     return ALL_TARGETS if point.benchmark in ("layer", "host gap", "all_reduce", "all_gather") else BOTH
 
 
-def _ranks(workload: CalibrationWorkload, devices: Sequence[str], machine: HardwareProfile) -> list[PlannedRank]:
+def planned_ranks(workload: CalibrationWorkload, devices: Sequence[str], machine: HardwareProfile) -> list[PlannedRank]:
+    """What each rank is for, and needs."""
     numbers = [int(device.split(":")[1]) for device in devices]
     last = len(devices) - 1
     return [

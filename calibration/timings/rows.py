@@ -63,7 +63,8 @@ class CalibrationLog(MutableRecord):
         if records[0].get("schema") != _SCHEMA:
             raise InputError(f"{self.path}: written by another version of ssdsim; remove it or use -o")
         if records[0] != header:
-            raise InputError(f"{self.path}: measured on another machine or for another workload; remove it or use -o")
+            said = f"{self.path}: measured on another machine or for another workload{_workload_of(records[0])}"
+            raise InputError(f"{said}; give its options to go on, remove it, or use -o")
         visits = list(filter(_is_visit, records[1:]))
         write_records(self.path, [header, *visits])  # what a kill tore goes for good: the next append starts a line
         for visit in visits:
@@ -78,6 +79,17 @@ class CalibrationLog(MutableRecord):
         self.visits.setdefault(point.key, []).append(visit)
         record = {"key": point.key, "visit": self.count(point), "at_s": visit.at_s, "result": dict(visit.result)}
         append_record(self.path, record)
+
+
+def _workload_of(header: Mapping[str, Any]) -> str:
+    """What a log is of, in brackets; empty where it says so in another way."""
+    try:
+        of = header["machine"]["workload"]
+        models = f"{of['target']['name']} + {of['draft']['name']}"
+        sizes = f"TP {of['tp']}, context {of['context']}, b {of['batch']}, K {of['lookahead']}"
+        return f" ({models}, {of['dtype']}, {sizes}, on {', '.join(header['machine']['devices'])})"
+    except (KeyError, TypeError):
+        return ""
 
 
 def _is_visit(record: Mapping[str, Any]) -> bool:

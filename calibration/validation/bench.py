@@ -14,6 +14,7 @@ from calibration.machine.executor.drift import Drift, mean_drift, time_drift
 from calibration.machine.executor.executor import BufferShape
 from calibration.machine.executor.plan import Event, RankPlan, Timeline
 from calibration.machine.inventory import device_names
+from calibration.machine.other_programs import OtherPrograms
 from calibration.machine.ranks import Ranks
 from calibration.validation.comparison import GridPoint, RoundComparison, append_point, interval, read_or_start
 from ssdsim import strategies
@@ -23,8 +24,8 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import picked
 from ssdsim.base.progress import Progress
-from ssdsim.base.record import MutableRecord, Record, field
-from ssdsim.hardware.catalog import find_hardware
+from ssdsim.base.record import MutableRecord, Record, field, replace
+from ssdsim.hardware.catalog import find_hardware, short_hardware_name
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.passes import Model
 from ssdsim.pricing.step import Pass, Step
@@ -134,6 +135,13 @@ class RoundsBench(Record):
         return (*self.target_devices, *self.draft_devices)
 
     @property
+    def title(self) -> str:
+        """What runs where, and the profile that predicts it."""
+        where = f"{', '.join(self.target_devices)}{' + ' if self.draft_devices else ''}{', '.join(self.draft_devices)}"
+        predicted = f"predicted with {short_hardware_name(self.hardware)}"
+        return f"{self.target} + {self.draft}, {self.dtype}, context {self.context} on {where}, {predicted}"
+
+    @property
     def first_ranks(self) -> dict[str, int]:
         return {"target": 0, "draft": len(self.target_devices)}
 
@@ -212,12 +220,16 @@ def run_grid(
     with Ranks(
         bench.devices, HANDLER, executor_options(configurations, bench.first_ranks["draft"], bench.dtype)
     ) as ranks:
+        others = OtherPrograms(bench.devices, ranks.pids)
         for index, (point, configuration) in enumerate(zip(grid, configurations, strict=True)):
             progress(index, len(grid))
             if point.key in done:
                 yield done[point.key]
                 continue
-            comparison = _compare(bench, point, configuration, ranks, trace if index == 0 else None)
+            runs = _run(bench, configuration.scenarios, ranks)
+            compared = _compare(bench, point, configuration, runs, trace if index == 0 else None)
+            share = others.share()
+            comparison = [replace(each, others=share) for each in compared]
             append_point(log, point, comparison)
             yield comparison
         progress(len(grid), len(grid))
@@ -233,9 +245,12 @@ class _Runs(MutableRecord):
 
 
 def _compare(
-    bench: RoundsBench, point: GridPoint, configuration: Configuration, ranks: Ranks, trace: Trace | None
+    bench: RoundsBench,
+    point: GridPoint,
+    configuration: Configuration,
+    runs: Mapping[str, _Runs],
+    trace: Trace | None,
 ) -> list[RoundComparison]:
-    runs = _run(bench, configuration.scenarios, ranks)
     now = {name: rescaled(configuration, name, mean_drift(one.drifts)) for name, one in runs.items()}
     if trace is not None:
         _draw(bench, runs, now, trace)

@@ -106,7 +106,7 @@ class RoundComparison(Record):
 
     ``devices`` are the target's and the draft's; ``parts`` holds measured and predicted means of a round's parts.
     ``tokens_per_round`` is what a sequence's predicted rounds yield, ``tokens_repeats`` what the measured ones of each
-    repeat yielded.
+    repeat yielded. ``others`` is the share of the cores that other programs took meanwhile; None where nobody knows.
     """
 
     point: GridPoint
@@ -118,6 +118,7 @@ class RoundComparison(Record):
     tokens_repeats: tuple[float, ...]
     parts: Mapping[str, tuple[float, float]]
     repeats_s: tuple[float, ...]
+    others: float | None = None
 
     def __post_init__(self) -> None:
         numbers = (self.measured.value, self.predicted_s, self.tokens_per_round, *self.tokens_repeats, *self.repeats_s)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibration.machine.drivers import torch_missing
-from calibration.timings.answer import CalibrationOptions, calibrate_on
+from calibration.timings.answer import calibrate_on
+from calibration.timings.setup import CalibrationOptions
 from calibration.validation.comparison import GRIDS, GridPoint, RoundComparison, grid_of
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import whole
@@ -21,8 +22,8 @@ from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option import OptionRecord, option_field, options_of
 from ssdsim.base.plain import picked
 from ssdsim.base.progress import ProgressFactory, nobody
-from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import find_hardware
+from ssdsim.base.record import Record, replace
+from ssdsim.hardware.catalog import find_hardware, full_hardware_name
 from ssdsim.question.options import ALL, files, refuse_others
 from ssdsim.runs.layout import CONFIG, MEASURED_TRACE, VALIDATION, locked
 from ssdsim.runs.named_files import keep, names_in_folder, renamed
@@ -33,7 +34,19 @@ if TYPE_CHECKING:
     from calibration.validation.bench import RoundsBench
 
 _CALIBRATION_MINUTES = 5.0
+_TAKEN = 0.05  # a share of the cores from which on rounds are longer than their prediction's error
 _STRATEGIES = ALL["strategies"]
+_USUAL = {
+    "target": "transformer-shaped-1536x4",
+    "draft": "transformer-shaped-768x2",
+    "target_device": "cpu:0",
+    "context": 256,
+}
+"""Values where nobody gave any, and no profile was calibrated for them."""
+
+
+def _of_profile(name: str) -> str:
+    return f"the profile's, else {_USUAL[name]}"
 
 
 class Real(OptionRecord):
@@ -43,11 +56,17 @@ class Real(OptionRecord):
     draft_hardware: str | None = option_field(
         Text(), "profile of the draft's device, where it is of another kind", default_note="--hardware"
     )
-    target: str = option_field(Text(), "the target's card", "transformer-shaped-1536x4", spellings=("--model",))
-    draft: str = option_field(Text(), "the draft's card", "transformer-shaped-768x2")
-    target_device: str = option_field(Text(), "cpu:0, cuda:0 or cuda:0-3", "cpu:0")
+    target: str | None = option_field(
+        Text(), "the target's card", default_note=_of_profile("target"), spellings=("--model",)
+    )
+    draft: str | None = option_field(Text(), "the draft's card", default_note=_of_profile("draft"))
+    target_device: str | None = option_field(
+        Text(), "cpu:0, cuda:0 or cuda:0-3", default_note=_of_profile("target_device")
+    )
     draft_device: str | None = option_field(
-        Text(), "the draft's own device", default_note="the one after the target's; none where there is no other"
+        Text(),
+        "the draft's own device",
+        default_note="the profile's, else the one after the target's; none where there is no other",
     )
     ep: int = option_field(Whole(), "groups of the target's ranks that hold different experts", 1)
     targets: int = option_field(
@@ -55,7 +74,7 @@ class Real(OptionRecord):
         "that share the draft and the target's ranks evenly: SD's, with --sd-draft separate, one after the other",
         1,
     )
-    context: int = option_field(Whole(), "cached tokens of a sequence", 256)
+    context: int | None = option_field(Whole(), "cached tokens of a sequence", default_note=_of_profile("context"))
     dtype: str | None = option_field(OneOf(DTYPES), "of weights", default_note="the profile's")
     strategies: Sequence[str] = option_field(
         _STRATEGIES.kind, _STRATEGIES.about, _STRATEGIES.default, spellings=_STRATEGIES.spellings
@@ -80,6 +99,25 @@ class Real(OptionRecord):
         whole("--seed", self.seed, 0)
 
     @cached_property
+    def as_calibrated(self) -> dict[str, Any]:
+        """What nobody gave, as the profile was calibrated."""
+        made_for = None if self.hardware is None else find_hardware(self.hardware).calibrated
+        if made_for is None:
+            return {}
+        ranks = made_for.devices[: made_for.tp], made_for.devices[made_for.tp :]
+        values = {**picked(made_for, "target", "draft", "context"), "target_device": ",".join(ranks[0])}
+        if ranks[1] and self.target_device is None:
+            values["draft_device"] = ",".join(ranks[1])
+        return {name: value for name, value in values.items() if getattr(self, name) is None}
+
+    def settled(self) -> Real:
+        """With what the profile was calibrated for, or else what is usual, in the place of what nobody gave."""
+        usual = {name: value for name, value in _USUAL.items() if getattr(self, name) is None}
+        profiles = {name: getattr(self, name) for name in ("hardware", "draft_hardware")}
+        full = {name: full_hardware_name(said) for name, said in profiles.items() if said is not None}
+        return replace(self, **{**usual, **self.as_calibrated, **full})
+
+    @cached_property
     def points(self) -> tuple[GridPoint, ...]:
         return grid_of(self.grid, self.sd_draft, tuple(self.fl) if self.fl else None)
 
@@ -88,7 +126,7 @@ class Real(OptionRecord):
         """The target's and the draft's."""
         from calibration.machine.devices import draft_devices, parse_devices
 
-        target = parse_devices(self.target_device)
+        target = parse_devices(str(self.target_device))
         return target, draft_devices(self.draft_device, target)
 
     def check(self) -> None:
@@ -138,22 +176,31 @@ class Real(OptionRecord):
         if log.exists() and output.exists():
             return str(output)
         timed = CalibrationOptions(
+            tp=len(target),
             b=max(point.b for point in self.points),
             k=max(point.k for point in self.points),
             budget=max(point.branches for point in self.points),
             **picked(self, "target", "draft", "context", "dtype", "strategies"),
         )
-        done = calibrate_on(output, devices, timed, minutes=_CALIBRATION_MINUTES, seed=self.seed, told=told)
+        setup = timed.on(devices)
+        done = calibrate_on(output, setup, minutes=_CALIBRATION_MINUTES, seed=self.seed, told=told)
         if done.interrupted:
             raise KeyboardInterrupt
         return str(output)
 
 
 class Validated(Record):
-    """The comparisons of each grid point, one a strategy, and what makes them doubtful."""
+    """The comparisons of each grid point, one a strategy, what makes them doubtful, and what ``ran`` where."""
 
+    ran: str
     points: Sequence[Sequence[RoundComparison]]
     warnings: Sequence[str]
+
+    @property
+    def others(self) -> float | None:
+        """The share of the cores that other programs took meanwhile; None where nobody knows."""
+        shares = [each.others for comparisons in self.points for each in comparisons if each.others is not None]
+        return float(np.mean(shares)) if shares else None
 
     @property
     def errors(self) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -184,7 +231,8 @@ def validate(
     refuse_others("validate", options, [*options_of(Real), "seed"])
     if find_spec("torch") is None:
         raise InputError(torch_missing("validate"))
-    real = Real(**options)
+    asked = Real(**options)
+    real = asked.settled()
     output = Path(output)
     log, where = output, None if trace is None else Path(trace)
     if output.suffix == ".jsonl" and not output.parent.is_dir():
@@ -193,12 +241,21 @@ def validate(
         output.mkdir(parents=True, exist_ok=True)
         log, where = output / VALIDATION, where or output / MEASURED_TRACE
     real.check()
-    return _run(real.bench(real.hardware or real.calibrated(log, told)), real.points, log, where, told)
+    bench = real.bench(real.hardware or real.calibrated(log, told))
+    listed, warnings = _run(bench, real.points, log, where, told)
+    taken = ", ".join(name.replace("_", " ") for name in asked.as_calibrated)
+    validated = Validated(f"{bench.title}{f' ({taken}: as calibrated)' if taken else ''}", listed, warnings)
+    if (validated.others or 0.0) > _TAKEN:
+        warnings.append(
+            f"other programs took {validated.others:.0%} of the cores: measured rounds waited for them, predicted ones "
+            "do not; end them, and run again with another -o"
+        )
+    return validated
 
 
 def _run(
     bench: RoundsBench, points: Sequence[GridPoint], log: Path, where: Path | None, told: ProgressFactory
-) -> Validated:
+) -> tuple[list[list[RoundComparison]], list[str]]:
     from calibration.machine.ranks import RankError
     from calibration.validation.bench import run_grid
 
@@ -216,7 +273,7 @@ def _run(
         trace.save(where)
     elif where is not None and not where.exists():
         warnings.append("no trace: its point was measured by an earlier run; use another -o")
-    return Validated(listed, warnings)
+    return listed, warnings
 
 
 def _write_config(path: Path, options: dict[str, object]) -> None:

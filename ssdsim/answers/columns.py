@@ -35,11 +35,13 @@ class EstimateColumn(Record):
         number = getattr(estimate, self.name)
         return 1e3 * number if seconds and self.unit == "time" else number
 
-    def headed(self, seconds: bool) -> str:
-        """The title with its unit: ms or per second, or T_v if times are not in ``seconds``."""
+    def headed(self, configuration: Configuration) -> str:
+        """The title with its unit (ms or per second, or T_v where times are unit-free), and what devices are called."""
+        seconds = configuration.unit == "s"
         if self.unit == "time":
             return f"{self.title} {'ms' if seconds else 'T_v'}"
-        return self.title if seconds else self.title.replace("/s", "/T_v")
+        title = self.title.replace("GPU", configuration.devices[:-1])
+        return title if seconds else title.replace("/s", "/T_v")
 
     def is_of(self, name: str) -> bool:
         strategy = strategies.ALL.named(name)
@@ -149,7 +151,7 @@ def prediction_table(
 ) -> Display:
     """The table of a prediction, a row a strategy: its numbers, its interval, and its tokens/s over each rival's."""
     seconds = configuration.unit == "s"
-    shown = {column.headed(seconds): column for column in TITLED}
+    shown = {column.headed(configuration): column for column in TITLED}
     rate, *others = shown
     rivals = [name for name in estimates if name != subject]
     bounds = ["95 %"] if any(intervals.values()) else []

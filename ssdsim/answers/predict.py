@@ -66,7 +66,7 @@ class Prediction(Displayable, Record):
 
     @cached_property
     def rates(self) -> Rates:
-        return Rates.of(self.estimates, self.draws)
+        return Rates.of(self.estimates, self.draws, self.configuration.devices)
 
     def probability(self, name: str, rival: str) -> float | None:
         """P(a strategy is faster than another) under all errors; None without errors, or without room."""
@@ -172,7 +172,7 @@ def predict_configured(
     drawn = None if configuration.is_sure else rates or DrawnRates(TimingErrors(DRAWS, seed))
     draws = _rate_draws(scenarios, estimates, errors, drawn, seed, looked)
     intervals = {name: Interval.of(draws[name].joint) if draws else None for name in scenarios}
-    shown, known, inputs = Rates.of(estimates, draws), dict[str, Array](), dict[str, Array]()
+    shown, known, inputs = Rates.of(estimates, draws, configuration.devices), dict[str, Array](), dict[str, Array]()
     if drawn is not None:
         known, inputs = _known(scenarios, draws or {}, drawn.errors), _inputs(scenarios, drawn.errors)
     decision = _decision(scenarios, shown, looked, known, rule)

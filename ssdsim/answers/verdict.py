@@ -79,16 +79,20 @@ class Verdict(Displayable, Record):
 
 
 class Rates(Record):
-    """Tokens/s and GPUs of each strategy at its best, and draws of the rates; None where nothing is uncertain."""
+    """Tokens/s and GPUs of each strategy at its best, and draws of the rates; None where nothing is uncertain.
+
+    ``devices`` is what its GPUs are called.
+    """
 
     rates: Mapping[str, float]
     gpus: Mapping[str, float]
     draws: Mapping[str, RateDraws] | None
+    devices: str = "GPUs"
 
     @classmethod
-    def of(cls, estimates: Mapping[str, Estimate], draws: Mapping[str, RateDraws] | None) -> Rates:
+    def of(cls, estimates: Mapping[str, Estimate], draws: Mapping[str, RateDraws] | None, devices: str) -> Rates:
         rates = {name: float(each.tokens_per_second) for name, each in estimates.items()}
-        return cls(rates, {name: float(each.gpus) for name, each in estimates.items()}, draws)
+        return cls(rates, {name: float(each.gpus) for name, each in estimates.items()}, draws, devices)
 
     def shown(self, name: str) -> float:
         """The median of the draws; where tokens are certain it is the prediction itself."""
@@ -182,7 +186,9 @@ def _cost(rates: Rates, best: str, second: str) -> str:
         much = "about as much as"
     else:
         much = f"{percent(abs(cost))} {'more' if cost > 0.0 else 'less'} than"
-    return f"On {format_count(own)} GPUs for {format_count(its)}, a token costs {much} with {title_of(second)}."
+    return (
+        f"On {format_count(own)} {rates.devices} for {format_count(its)}, a token costs {much} with {title_of(second)}."
+    )
 
 
 def how_sure(decision: Decision[Variant], rates: Rates) -> str:

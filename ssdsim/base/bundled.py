@@ -25,7 +25,7 @@ class Shelf(Record, Generic[T]):
     """The cards of one kind: files ``models/FOLDER/NAME.SUFFIX``, and those that are ``built_in`` here.
 
     ``load`` reads a card from a file. A complaint of an unknown name calls the kind ``what``, and says what is allowed
-    ``besides`` the names; of a name that may mean several cards it says what ``differs``.
+    ``besides`` the names and the user's ``own``; of a name that may mean several cards it says what ``differs``.
     """
 
     what: str
@@ -35,6 +35,7 @@ class Shelf(Record, Generic[T]):
     besides: tuple[str, ...] = ()
     built_in: Mapping[str, T] = field(default_factory=dict)
     differs: Callable[[T], str] | None = None
+    own: Callable[[], Iterable[str]] = tuple
 
     @cached_property
     def files(self) -> Mapping[str, Path]:
@@ -69,7 +70,7 @@ class Shelf(Record, Generic[T]):
         names = self.names()
         if len(several := may_mean(called, names)) > 1:
             return InputError(f"{self.what} '{name}' may mean {' or '.join(map(self._told_apart, several))}: name one")
-        allowed = ", ".join((*names, *self.besides))
+        allowed = ", ".join((*names, *self.own(), *self.besides))
         return InputError(f"unknown {self.what} '{name}'{nearest(called, names)} Allowed: {allowed}")
 
     def _told_apart(self, name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-GIVEN, DEFAULT = "given", "default"
+GIVEN, DEFAULT, CALIBRATED = "given", "default", "as calibrated"
 _NONE: Mapping[str, Any] = {}
 Entry = tuple[Any, str]
 """An option's value, and its source."""
@@ -46,7 +46,7 @@ class Settings(Mapping[str, Any]):
         return len({*self._defaults, *self._values})
 
     def source(self, name: str) -> str:
-        """``given``, ``default``, or what the value was derived from."""
+        """``given``, ``default``, ``as calibrated`` with the profile, or what the value was derived from."""
         return self._sources.get(name, DEFAULT if name in self._defaults else "derived")
 
     def derive(self, name: str, value: Any, source: str = "derived") -> None:

@@ -14,8 +14,8 @@ from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import CommandGroup, json_option, output_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OfKind, OutputFile, completing
-from ssdsim.hardware.catalog import HARDWARE, find_hardware, hardware_names
+from ssdsim.cli.values import OfKind, OutputFile, completing_hardware
+from ssdsim.hardware.catalog import HARDWARE, find_hardware, own_profiles
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_catalog import BY_DEFAULT, SUFFIX, runtime_of, save_runtime
@@ -33,8 +33,8 @@ def command() -> None:
 @command.command("list", example="ssdsim hardware list")
 @json_option
 def list_hardware(as_json: bool) -> None:
-    """Every bundled profile with its device and where its timings come from."""
-    profiles = HARDWARE.cards()
+    """Every profile with its device and where its timings come from: yours, as calibrated here, before the bundled."""
+    profiles = [*map(find_hardware, own_profiles().values()), *HARDWARE.cards()]
     if as_json:
         echo_json({"schema": 1, "hardware": [picked(each, "name", "device", "sources") for each in profiles]})
         return
@@ -54,7 +54,7 @@ def list_hardware(as_json: bool) -> None:
 
 
 @command.command("show", example="ssdsim hardware show h100-sxm")
-@click.argument("name", shell_complete=completing(hardware_names))
+@click.argument("name", shell_complete=completing_hardware)
 @json_option
 def show_hardware(name: str, as_json: bool) -> None:
     """One profile: its device, and each timing with its provenance, domain and held-out error."""
@@ -122,7 +122,7 @@ def _domain(name: str, model: TimingModel) -> str:
 
 
 @command.command("scale", example="ssdsim hardware scale h100-sxm --clock 0.5 -o slower.json")
-@click.argument("name", shell_complete=completing(hardware_names))
+@click.argument("name", shell_complete=completing_hardware)
 @click.option("--memory-bandwidth", type=OfKind(Number()), default=1.0, show_default=True, help="factor")
 @click.option("--clock", type=OfKind(Number()), default=1.0, show_default=True, help="factor")
 @click.option("--link", help="pcie3, pcie4, pcie5, nvlink2, nvlink3 or nvlink4 [default: as it was]")

@@ -60,7 +60,8 @@ def _is_told(warning: str) -> bool:
 def _asked(configuration: Configuration) -> str:
     """The models, the place and the workload."""
     context = "" if configuration.site is None else f", context {configuration.settings['context']}"
-    return f"{configuration.place}{context}; batch {configuration.settings['b']}"
+    asked = f"{configuration.place}{context}{configuration.as_calibrated}"
+    return f"{asked}; batch {configuration.settings['b']}"
 
 
 def _headline(prediction: Prediction) -> str:
@@ -71,7 +72,7 @@ def _first_table(prediction: Prediction) -> list[tuple[str, ...]]:
     """A row a strategy: what a user gets, how many GPUs it takes, and its K."""
     rates, per = prediction.rates, "s" if prediction.unit == "s" else "T_v"
     likely = () if prediction.draws is None else ("likely",)
-    table: list[tuple[str, ...]] = [("", f"tokens/{per} a user", *likely, "GPUs", "drafts")]
+    table: list[tuple[str, ...]] = [("", f"tokens/{per} a user", *likely, prediction.configuration.devices, "drafts")]
     for name, scenario in prediction.configuration.scenarios.items():
         ends = rates.likely(name)
         between = () if ends is None else ("-".join(_rate(each / scenario.batch) for each in ends),)
@@ -143,7 +144,7 @@ def _not_there(prediction: Prediction) -> str:
 
 def _table(prediction: Prediction) -> TextTable:
     told = prediction.display
-    aside = {column.headed(prediction.unit == "s") for column in TITLED[1:]}
+    aside = {column.headed(prediction.configuration) for column in TITLED[1:]}
     table = TextTable(("",), told.header[1:], first=[header for header in told.header[1:] if header not in aside])
     for row in told.rows:
         table.add_row(*row)

@@ -12,7 +12,7 @@ import click
 from ssdsim.base.checks import is_text
 from ssdsim.base.kinds import Kind, Member, Number, Whole
 from ssdsim.base.kinds_of_lists import Names, Several
-from ssdsim.hardware.catalog import hardware_names, transformer_names
+from ssdsim.hardware.catalog import hardware_names, own_profiles, transformer_names
 from ssdsim.hardware.runtime_catalog import runtime_names
 from ssdsim.tokens.drafter_card import drafter_names
 
@@ -33,11 +33,12 @@ def completing(names: Callable[[], Iterable[str]]) -> Completer:
     return complete
 
 
+completing_hardware = completing(lambda: [*hardware_names(), *own_profiles()])
 COMPLETER_OF: Mapping[str, Completer] = {
     "target": completing(transformer_names),
     "draft": completing(lambda: [*transformer_names(), *drafter_names()]),
-    "hardware": completing(hardware_names),
-    "draft_hardware": completing(hardware_names),
+    "hardware": completing_hardware,
+    "draft_hardware": completing_hardware,
     "engine": completing(runtime_names),
 }
 """By the names of the options that name a bundled card."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from functools import lru_cache
 from os.path import exists, expanduser, isdir, isfile  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
@@ -36,6 +38,7 @@ HARDWARE = Shelf(
     while_unchanged(load_profile),
     ("or the path of a profile",),
     differs=lambda profile: f"{profile.device.memory_bytes / 2**30:.0f} GiB",
+    own=lambda: own_profiles(),
 )
 _CALLED: WeakValueDictionary[str, HardwareProfile] = WeakValueDictionary()
 MACHINES = {"dgx-1": "v100-sxm2-32gb", "dgx-1-32gb": "v100-sxm2-32gb", "dgx-1-16gb": "v100-sxm2-16gb"}
@@ -138,16 +141,54 @@ def full_transformer_name(name: str) -> str:
     return meant[0] if len(meant) == 1 else name
 
 
+def own_folder() -> Path:
+    """Where the profiles of this user's machines lie: ``SSDSIM_DATA``, else the system's folder for a user's data."""
+    by_system = {"win32": ("LOCALAPPDATA", "~/AppData/Local"), "darwin": ("", "~/Library/Application Support")}
+    variable, usual = by_system.get(sys.platform, ("XDG_DATA_HOME", "~/.local/share"))
+    return Path(os.environ.get("SSDSIM_DATA") or Path(os.environ.get(variable) or expanduser(usual), "ssdsim"))
+
+
+def own_profiles() -> dict[str, Path]:
+    """The files of this user's profiles by their names; they come and go."""
+    return {path.stem: path for path in sorted(own_folder().glob(f"*{HARDWARE.suffix}"))}
+
+
 def full_hardware_name(name: str) -> str:
     """The bundled profile that a short name or a machine means: ``h200`` is ``h200-sxm``, whatever variants that has.
 
-    A name that means none, or several, is returned as it is.
+    A profile of the user's is its file. A name that means none, or several, is returned as it is.
+
+    Raises
+    ------
+    InputError : a bundled profile and one of the user's have that name.
     """
     called = name.lower().replace("_", "-")
-    if HARDWARE.files.get(called) or exists(expanduser(name)):
+    own = own_folder() / f"{called}{HARDWARE.suffix}"
+    if HARDWARE.files.get(called):
+        if isfile(own):
+            raise InputError(f"hardware '{name}' is bundled, and yours in {own}: rename that or give its path")
         return name
+    if exists(expanduser(name)):
+        return name
+    if isfile(own):
+        return str(own)
     meant = may_mean(called, (*hardware_names(), *MACHINES))
+    if not meant and len(mine := may_mean(called, own_profiles())) == 1:
+        return str(own_profiles()[mine[0]])
     return MACHINES.get(meant[0], meant[0]) if len(meant) == 1 else name
+
+
+def short_hardware_name(name: str) -> str:
+    """The name of a profile of the user's, for its file; any other is returned as it is."""
+    path = Path(name)
+    return path.stem if path.suffix == HARDWARE.suffix and path.parent == own_folder() else name
+
+
+def hardware_meant(name: str) -> str:
+    """The profile that a short name means, in words; one of the user's means itself."""
+    full = full_hardware_name(name)
+    short = short_hardware_name(full)
+    return name if short.lower() == name.lower() else short
 
 
 def find_hardware(name: str | Path) -> HardwareProfile:

@@ -130,6 +130,23 @@ class Device(Card):
         return op.memory_bytes / self.memory_bandwidth
 
 
+class Calibrated(Card):
+    """What a profile was calibrated for, which verbs take where nobody says otherwise.
+
+    ``devices`` are the target's, then the draft's, such as ``cuda:4``.
+    """
+
+    target: str
+    draft: str
+    dtype: str
+    tp: Count
+    context: Count
+    devices: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.target} + {self.draft}, {self.dtype}, TP {self.tp}, context {self.context}"
+
+
 class Memory(Record):
     """What a profile has priced so far; its copies begin anew."""
 
@@ -175,6 +192,8 @@ class HardwareProfile(Displayable, Card):
     fixed: FixedCosts | None = None
     interference: Interference = NO_INTERFERENCE
     spread: LogSd = 0.0
+    calibrated: Calibrated | None = None
+    """None in a profile that no calibration made, or one of before ssdsim 0.5."""
     sources: dict[str, Provenance]
 
     def __post_init__(self) -> None:

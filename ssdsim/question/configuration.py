@@ -12,7 +12,8 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number
 from ssdsim.base.option import Group
 from ssdsim.base.record import Record, field, replace
-from ssdsim.base.settings import GIVEN, Settings
+from ssdsim.base.settings import CALIBRATED, GIVEN, Settings
+from ssdsim.hardware.catalog import short_hardware_name
 from ssdsim.hardware.profile import provenance_summary
 from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
@@ -78,21 +79,33 @@ class Configuration(Displayable, Record):
             numbers = [name for name in members(Group.UNIT_FREE) if name in v and isinstance(ALL[name].kind, Number)]
             units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in numbers]
             return f"Unit-free (T_v {'by rows' if 't_v' in v else '= 1'}): {', '.join(units)}"
-        hardware = " + ".join(dict.fromkeys(v[name] for name in ("hardware", "draft_hardware") if name in v))
+        devices = (short_hardware_name(v[name]) for name in ("hardware", "draft_hardware") if name in v)
+        hardware = " + ".join(dict.fromkeys(devices))
         models = f"{v['target']} + {v['draft']}" if "draft" in v else v["target"]
         return f"{models} on {hardware}, {self.site.degrees}"
+
+    @property
+    def devices(self) -> str:
+        """What its devices are called."""
+        return "cores" if self.site is not None and self.site.profile.device.kind == "cpu" else "GPUs"
+
+    @property
+    def as_calibrated(self) -> str:
+        """The options that are as the profile was calibrated, in brackets; empty where there are none."""
+        names = [ALL[name].short for name in self.settings if self.settings.source(name) == CALIBRATED]
+        return f" ({', '.join(names)}: as calibrated)" if names else ""
 
     @property
     def title(self) -> str:
         """One line that says what was asked."""
         context = "" if self.site is None else f", context {self.settings['context']}"
-        return f"{self.place}{context}; {self.shape}"
+        return f"{self.place}{context}{self.as_calibrated}; {self.shape}"
 
     @property
     def display(self) -> Display:
         """A row a strategy."""
         rows = [(each.strategy.title, format_count(each.gpus)) for each in self.scenarios.values()]
-        return Display(self.title, ("", "GPUs"), rows, "; ".join(self.no_room.values()))
+        return Display(self.title, ("", self.devices), rows, "; ".join(self.no_room.values()))
 
     @property
     def unit(self) -> str:

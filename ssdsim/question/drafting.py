@@ -7,7 +7,7 @@ from typing import Any
 
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
-from ssdsim.base.settings import DEFAULT, GIVEN, Settings
+from ssdsim.base.settings import CALIBRATED, DEFAULT, GIVEN, Settings
 from ssdsim.hardware.catalog import (
     draft_in_family,
     find_transformer,
@@ -47,9 +47,14 @@ def drafter_by_options(given: Mapping[str, Any]) -> str:
 def settle_drafter(settings: Settings) -> None:
     """Derive what drafts, where nobody named a drafter or a draft and the target has a head."""
     if settings.source("drafter") == DEFAULT:
-        drafter, why = _head_of(settings, settings.source("draft") == GIVEN)
+        drafter, why = _head_of(settings, _is_named(settings))
         if why:
             settings.settle("drafter", drafter, why)
+
+
+def _is_named(settings: Settings) -> bool:
+    """Say whether somebody named the draft, or the profile was calibrated for it."""
+    return settings.source("draft") in (GIVEN, CALIBRATED)
 
 
 def _head_of(options: Mapping[str, Any], named: bool) -> tuple[str, str]:
@@ -78,7 +83,7 @@ def settle_draft(settings: Settings) -> None:
     if settings["t_sd"] is not None:
         _settle_acceptance(settings, None)
         return
-    named = settings.source("draft") == GIVEN
+    named = _is_named(settings)
     draft = _draft(settings, settings["draft"] if named else None)
     if not named and draft.card.name != settings["draft"]:
         settings.settle("draft", draft.card.name, "the drafter's for the target")
@@ -110,7 +115,7 @@ def check_vocabularies(settings: Settings, names: Iterable[str], site: Site | No
         return
     target, draft, smaller = site.target, site.draft, draft_in_family(site.target)
     others = [f"--drafter {card.drafter} ({card.name})" for card in drafters_of() if card.target == target.name]
-    if settings.source("draft") == GIVEN:
+    if _is_named(settings):
         fitting = [f"--draft {smaller.name}"] if smaller and settings["drafter"] == ModelDrafter.name else []
         give = [*fitting, *others, "--any-vocabulary to price it all the same"]
         raise InputError(f"{other_vocabulary(draft, target)}; give {' or '.join(give)}")

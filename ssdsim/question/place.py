@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
 from ssdsim.base.record import Record, replace
-from ssdsim.base.settings import Settings
+from ssdsim.base.settings import CALIBRATED, DEFAULT, Settings
 from ssdsim.hardware.catalog import find_hardware, find_transformer, format_named
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
@@ -24,6 +24,7 @@ from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
 
 OF_DEVICE = "the device's"
 """The source of a dtype, where the card's was not timed there."""
+_SIZES = ("tp", "dtype", "context")
 
 
 class Drafting(Record):
@@ -33,6 +34,25 @@ class Drafting(Record):
     profile: HardwareProfile
     dtype: str | None
     network: Network | None
+
+
+def settle_calibrated(settings: Settings) -> None:
+    """Derive what the profile was calibrated for, where nobody said otherwise."""
+    if settings["t_sd"] is not None or settings.source("hardware") == DEFAULT:
+        return
+    said = {name for name in ("target", "draft", "drafter", *_SIZES) if settings.source(name) != DEFAULT}
+    for name, value in calibrated_options(settings["hardware"], said).items():
+        settings.settle(name, value, CALIBRATED)
+
+
+def calibrated_options(hardware: str, said: Collection[str]) -> dict[str, Any]:
+    """What a profile was calibrated for, as options: none that is ``said``, and no format or draft of another model."""
+    made_for = find_hardware(hardware).calibrated
+    if made_for is None:
+        return {}
+    models = () if "target" in said else ("target",) if {"draft", "drafter"} & set(said) else ("target", "draft")
+    names = (*models, *(name for name in _SIZES if name != "dtype" or models))
+    return {name: getattr(made_for, name) for name in names if name not in said}
 
 
 def drafting_of(settings: Settings) -> Drafting | None:

@@ -25,7 +25,7 @@ from ssdsim.question.engines import settle_strategies, subject_among
 from ssdsim.question.formats import format_warnings
 from ssdsim.question.measured_pair import settle_pair, token_warnings
 from ssdsim.question.options import DEFAULTS, members
-from ssdsim.question.place import drafting_of, settle_spread, site_of
+from ssdsim.question.place import drafting_of, settle_calibrated, settle_spread, site_of
 from ssdsim.question.point_table import Result, result_of
 from ssdsim.question.price import Priced, price
 from ssdsim.question.scenario import Scenario
@@ -140,7 +140,8 @@ def effective(given: Mapping[str, Any]) -> Settings:
 
 
 def complete(settings: Settings) -> None:
-    """Derive what the engine, a measured pair and a published draft know in the place of defaults."""
+    """Derive what the profile, the engine, a measured pair and a published draft know in the place of defaults."""
+    settle_calibrated(settings)
     settle_strategies(settings)
     settle_pair(settings)
     settle_drafter(settings)

@@ -7,7 +7,13 @@ from functools import partial
 from ssdsim.base.kinds import Flag, Name, Number, NumberOrWord, OneOf, Whole
 from ssdsim.base.kinds_of_lists import ListOf, PassTimes
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section, choice, machine_choice
-from ssdsim.hardware.catalog import DRAFT, full_hardware_name, full_transformer_name, transformer_meant
+from ssdsim.hardware.catalog import (
+    DRAFT,
+    full_hardware_name,
+    full_transformer_name,
+    hardware_meant,
+    transformer_meant,
+)
 from ssdsim.hardware.runtime_catalog import full_runtime_name, runtime_meant
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPES
@@ -62,7 +68,7 @@ SITE = (
         section=Section.START,
         prominence=8,
         default="h100-sxm",
-        kind=Name(full=full_hardware_name),
+        kind=Name(full=full_hardware_name, meant=hardware_meant),
         about="hardware profile (ssdsim hardware list)",
         axis="hardware",
         spellings=("--system",),
@@ -70,7 +76,7 @@ SITE = (
     ),
     machine_choice(
         name="draft_hardware",
-        kind=Name(full=full_hardware_name),
+        kind=Name(full=full_hardware_name, meant=hardware_meant),
         about="profile of SSD's draft device",
         axis="draft hardware",
         default_note="--hardware",

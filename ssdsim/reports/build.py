@@ -75,6 +75,10 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     if run.serving is not None:
         return _of_serving(run.serving, figures, left_out)
     sentence, lines = verdict_lines(study)
+    if run.of_rounds:
+        from ssdsim.reports.validation import rounds_sentence  # here, as where figures are drawn
+
+        sentence, lines = rounds_sentence(run), [sentence, *lines]
     more: dict[str, Any] = {"unfinished": _unfinished(run), "grid": grid_json(study)}
     more |= {"strategies": strategies_table(study), "origins": origins(study)}
     if run.rows is not None:

@@ -41,7 +41,7 @@ _OF_A_STUDY: Mapping[str, Callable[[Study], Shown]] = {
 
 
 def drawers(study: Study) -> Drawers:
-    """The drawers of a run, speedups along each option first."""
+    """The drawers of a run, speedups along each option first; of rounds that ran, what was measured of them."""
     folder = study.folder
     if folder.serving is not None:
         return {"serving": partial(_serving, folder.serving)}
@@ -52,7 +52,9 @@ def drawers(study: Study) -> Drawers:
     else:
         why = f"{title_of(study.subject)} stands alone: --strategies names rivals"
         along = {SPEEDUP: partial(list[Figure | LeftOut], [LeftOut("speedups", why)])}
-    return {**along, **{name: partial(draw, study) for name, draw in _OF_A_STUDY.items()}}
+    every: Drawers = {**along, **{name: partial(draw, study) for name, draw in _OF_A_STUDY.items()}}
+    first = ("validation",) if folder.of_rounds else ()
+    return {name: every[name] for name in dict.fromkeys((*first, *every))}
 
 
 def _serving(answer: Mapping[str, object]) -> Shown:

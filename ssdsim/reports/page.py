@@ -157,7 +157,8 @@ def verdict_lines(study: Study) -> tuple[str, list[str]]:
 
 def _gpus(study: Study) -> str:
     estimates = study.prediction.estimates
-    return f"GPUs: {', '.join(f'{title_of(name)} {format_count(e.gpus)}' for name, e in estimates.items())}."
+    devices = study.configuration.devices.replace("cores", "Cores")
+    return f"{devices}: {', '.join(f'{title_of(name)} {format_count(e.gpus)}' for name, e in estimates.items())}."
 
 
 def _hit_rates(study: Study) -> list[str]:

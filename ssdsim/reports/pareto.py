@@ -32,17 +32,17 @@ def pareto(study: Study) -> list[Figure | LeftOut]:
     on_frontier = _frontier(points)
     frontier = points[on_frontier].sort_values("per user")
     frontier = frontier.join(_bounds(study, frontier))
-    unit = study.rate_unit
-    plot = _plot(points[~on_frontier], frontier, unit)
+    unit, device = study.rate_unit, study.configuration.devices[:-1]
+    plot = _plot(points[~on_frontier], frontier, unit, device)
     chosen = [name for name in points.columns if name in members(Group.CHOICE)]
     fixed = study.setting(*chosen)
-    renamed = {"per user": f"{unit} per user", "per gpu": f"{unit} per GPU"}
+    renamed = {"per user": f"{unit} per user", "per gpu": f"{unit} per {device}"}
     thinned = f" At most {_SHOWN_POINTS} points of each strategy off the frontier are drawn."
     return [
         Figure(
             key="pareto",
             section="Latency against cost",
-            title=_title(frontier, unit),
+            title=_title(frontier, unit, device),
             about=f"{len(points)} ways to run, by {', '.join(chosen)}; up is cheaper, right is faster; "
             f"nothing beats the line in both. At {fixed}."
             + (thinned if len(points) - len(frontier) > _SHOWN_POINTS else ""),
@@ -142,8 +142,8 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _plot(dominated: pd.DataFrame, frontier: pd.DataFrame, unit: str) -> go.Figure:
-    plot = new_plot(f"{unit} per user", f"{unit} per GPU", height=440)
+def _plot(dominated: pd.DataFrame, frontier: pd.DataFrame, unit: str, device: str) -> go.Figure:
+    plot = new_plot(f"{unit} per user", f"{unit} per {device}", height=440)
     x, y, line = rounded(frontier["per user"]), frontier["per gpu"], {"width": 1.5}
     plot.add_trace(curve(x, y, "frontier", "#808080", mode="lines", line=line, hoverinfo="skip"))
     for name in dict.fromkeys([*dominated["strategy"], *frontier["strategy"]]):
@@ -153,35 +153,37 @@ def _plot(dominated: pd.DataFrame, frontier: pd.DataFrame, unit: str) -> go.Figu
                 continue
             if not on_frontier and len(mine) > _SHOWN_POINTS:
                 mine = mine.sample(_SHOWN_POINTS, random_state=0)
-            plot.add_trace(_markers(mine, name, on_frontier))
+            plot.add_trace(_markers(mine, name, on_frontier, device))
     plot.update_xaxes(rangemode="tozero")
     plot.update_yaxes(rangemode="tozero")
     return plot
 
 
-def _markers(rows: pd.DataFrame, name: str, on_frontier: bool) -> go.Scatter:
+def _markers(rows: pd.DataFrame, name: str, on_frontier: bool, device: str) -> go.Scatter:
     error_y, label, mean = None, title_of(name), rows["per gpu"]
     if on_frontier and rows["low / mean"].notna().all():
         error_y = bars(mean, mean * rows["low / mean"], mean * rows["high / mean"], width=2)
     size, opacity = (10, 1.0) if on_frontier else (6, 0.35)
     how: dict[str, Any] = {"marker": {"symbol": symbol_of(name), "size": size, "opacity": opacity}, "error_y": error_y}
-    how["text"] = [_describe(row) for _, row in rows.iterrows()]
-    hover = f"%{{text}}<br>%{{x:.4g}} per user, %{{y:.4g}} per GPU<extra>{label}</extra>"
+    how["text"] = [_describe(row, device) for _, row in rows.iterrows()]
+    hover = f"%{{text}}<br>%{{x:.4g}} per user, %{{y:.4g}} per {device}<extra>{label}</extra>"
     title = f"{label}, frontier" if on_frontier else label
     return curve(rounded(rows["per user"]), mean, title, colour_of(name), hover, mode="markers", **how)
 
 
-def _describe(row: pd.Series) -> str:
+def _describe(row: pd.Series, device: str) -> str:
     chosen = [name for name in row.index if name in members(Group.CHOICE) and pd.notna(row[name])]
-    return ", ".join(f"{name} {number(_plain(row[name]))}" for name in chosen) + f", {format_count(row['gpus'])} GPUs"
+    return (
+        ", ".join(f"{name} {number(_plain(row[name]))}" for name in chosen) + f", {format_count(row['gpus'])} {device}s"
+    )
 
 
-def _title(frontier: pd.DataFrame, unit: str) -> str:
+def _title(frontier: pd.DataFrame, unit: str, device: str) -> str:
     """The two ends of the frontier."""
     fastest, cheapest = frontier.iloc[-1], frontier.iloc[0]  # in order of tokens/s per user
     return (
         f"Fastest for a user: {_short(fastest)}, {fastest['per user']:.4g} {unit}; "
-        f"cheapest: {_short(cheapest)}, {cheapest['per gpu']:.4g} {unit} per GPU"
+        f"cheapest: {_short(cheapest)}, {cheapest['per gpu']:.4g} {unit} per {device}"
     )
 
 

@@ -63,13 +63,28 @@ def validation(study: Study) -> list[Figure | LeftOut]:
             key="validation",
             section="Measured against predicted",
             title=f"Rounds are predicted within {np.median(errors):.1%} (median) and {errors.max():.1%} (worst)",
-            about=f"{len(table)} mean rounds measured by ssdsim validate and predicted from microbenchmarks alone.",
+            about=f"{len(table)} mean rounds measured by ssdsim validate and predicted from microbenchmarks alone."
+            f"{_beside(study.folder)}",
             plot=plot,
             table=table,
             provenance="Measured rounds: ssdsim validate on the machine of the run; predictions: event engine.",
             interval="Bars: 95 % over the repeats of a measurement.",
         )
     ]
+
+
+def rounds_sentence(folder: RunFolder) -> str:
+    """The finding on rounds that ran."""
+    rows = pd.DataFrame(map(_row, folder.validation))
+    errors = rows["error"].abs()
+    off = f"by {np.median(errors):.1%} (median), at most by {errors.max():.1%}"
+    return f"Predictions of {len(rows)} mean rounds that ran on this machine are off {off}.{_beside(folder)}"
+
+
+def _beside(folder: RunFolder) -> str:
+    """How busy the cores were meanwhile; empty where nobody knows."""
+    shares = [share for record in folder.validation if (share := record.get("others")) is not None]
+    return f" Other programs took {np.mean(shares):.0%} of the cores meanwhile." if shares else ""
 
 
 def _row(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.files import replaced
+from ssdsim.hardware.catalog import own_profiles
 from ssdsim.hardware.runtime_catalog import SUFFIX
 from ssdsim.question.options import files
 from ssdsim.runs.layout import FILES
@@ -34,8 +35,8 @@ def names_in_folder(folder: Path, given: Iterable[Any]) -> dict[str, str]:
 
 
 def file_of(given: str) -> Path:
-    """The file that an option names; of a folder from Hugging Face, its ``config.json``."""
-    path = Path(given)
+    """The file that an option names, by a user's profile's name, too; of a Hugging Face folder ``config.json``."""
+    path = Path(own_profiles().get(given, given))
     return path / "config.json" if path.is_dir() else path
 
 

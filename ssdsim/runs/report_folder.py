@@ -74,6 +74,7 @@ class _Compared(Excerpt):
     strategy: str
     measured: _Interval
     predicted_s: Positive
+    others: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
 
 
 class _Checked(Excerpt):
@@ -144,6 +145,11 @@ class RunFolder(Record):
     def measured_alone(self) -> bool:
         """Say whether the folder holds only rows of an engine: then there is no scenario to predict."""
         return self.measured is not None and not self.options and not self.grid and not self.validation
+
+    @property
+    def of_rounds(self) -> bool:
+        """Say whether it is of ``ssdsim validate run``, and of no sweep."""
+        return bool(self.validation) and self.rows is None
 
     @property
     def axes(self) -> dict[str, Sequence[Any]]:

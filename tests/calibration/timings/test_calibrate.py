@@ -41,40 +41,36 @@ LARGER = "--target transformer-shaped-1536x4 --draft transformer-shaped-768x2 --
 
 
 ECHO = "tests.calibration.timings.echo:make_echo"
-STEADY = 0.1  # range of the slowness of visits, beyond which the machine was not a bench
+STEADY = 0.1  # range of the slowness of visits, beyond which it is said
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize(
-    ("program", "plan", "wider"),
-    [
-        pytest.param("tests.calibration.timings.few_visits", [*SMALL, "--strategies", "ar,sd"], 3.0, id="three visits"),
-        pytest.param("ssdsim", [*LARGER, "--minutes", "20"], 1.0, id="whole", marks=pytest.mark.slow),
-    ],
-)
-def test_a_calibration_adds_up_to_passes_that_it_never_fitted(
-    tmp_path: Path, program: str, plan: list[str], wider: float
-) -> None:
-    """The bars of the CPU path, in the better of two calibrations: CI's cores have neighbours.
+@pytest.mark.slow
+def test_a_calibration_adds_up_to_passes_that_it_never_fitted(tmp_path: Path) -> None:
+    """The bars of the CPU path, in the better of two calibrations; a machine that is no bench fails it, and says so.
 
-    The passes' bar is doubled for the same reason, and all are three times as wide where points are visited a few times
-    only, which still catches an operation that is forgotten or priced by half. A machine that the calibrations' own
-    visits saw to be unsteady is no bench: then only wide bars hold, and the test is skipped with the figures.
+    That sums are right whatever a machine is like is tested on a made-up one (``test_build.py``).
     """
-    complaints, unsteady = [], 0.0
+    complaints = []
     for attempt in range(2):
         output = tmp_path / f"cpu{attempt}.json"
-        answer, err = calibrated(output, program, *plan)
-        complaint = what_is_off(output, answer, wider)
+        answer, _ = calibrated(output, "ssdsim", *LARGER, "--minutes", "20")
+        complaint = what_is_off(output, answer)
         if complaint is None:
             return
-        complaints.append(complaint)
-        unsteady = max(unsteady, answer["instability"])
-        assert ("wandered" in err) == (answer["instability"] > STEADY)  # an unstable machine is said to be one
-        assert what_is_off(output, answer, 3.0 * wider) is None
-    if unsteady > STEADY:
-        pytest.skip(f"{'; '.join(complaints)}, and the machine's speed wandered by {unsteady:.0%}")
+        complaints.append(f"{complaint}, and the machine's speed wandered by {answer['instability']:.0%}")
     pytest.fail("; ".join(complaints))
+
+
+def test_every_pass_is_timed_and_priced_from_operations_alone(tmp_path: Path) -> None:
+    """How well is a matter of the machine, which says how steady it was."""
+    output = tmp_path / "cpu.json"
+    answer, err = calibrated(output, "tests.calibration.timings.few_visits", *SMALL, "--strategies", "ar,sd")
+    passes = {(p["role"], p["name"]) for p in answer["passes"]}
+    assert {("target", name) for name in ("decode one", "decode", "verify one", "verify")} <= passes
+    assert {("draft", "draft step"), ("link", "round trip")} <= passes
+    assert all(p["measured_s"] > 0.0 and p["predicted_s"] > 0.0 for p in answer["passes"])
+    assert ("wandered" in err) == (answer["instability"] > STEADY)
 
 
 def calibrated(output: Path, program: str, *plan: str) -> tuple[dict[str, Any], str]:
@@ -83,25 +79,26 @@ def calibrated(output: Path, program: str, *plan: str) -> tuple[dict[str, Any], 
     assert process.returncode == 0, err
     answer = json.loads(out)
     assert undescribed("calibrate", answer) == []
+    (source,) = load_profile(output).sources.values()
+    assert source.kind == "measured"
+    assert f" for {', '.join(strategies.ALL.named(name).title for name in answer['strategies'])}, " in source.note
     return answer, err
 
 
-def what_is_off(output: Path, answer: dict[str, Any], wider: float) -> str | None:
-    """The first bar, ``wider`` times as wide, that a calibration misses, or None."""
+def what_is_off(output: Path, answer: dict[str, Any]) -> str | None:
+    """The first bar that a calibration misses, or None."""
     profile = load_profile(output)
     (source,) = profile.sources.values()
-    assert source.kind == "measured"
-    assert f" for {', '.join(strategies.ALL.named(name).title for name in answer['strategies'])}, " in source.note
     assert "partial" not in source.note
     gemm = profile.gemm["float32"].report
     assert gemm is not None
     errors = {(p["role"], p["name"]): abs(p["error"]) for p in answer["passes"]}
     of_target = [errors[key] for name in ("decode one", "verify one", "verify") if (key := ("target", name)) in errors]
-    if gemm.median_error > 0.05 * wider:
+    if gemm.median_error > 0.05:
         return f"held-out median error {gemm.median_error:.1%}"
-    if np.median(list(errors.values())) > 0.08 * wider:
+    if np.median(list(errors.values())) > 0.08:
         return f"median error of a pass {np.median(list(errors.values())):.1%}"
-    return f"error of a target pass {max(of_target):.1%}" if max(of_target) > 0.16 * wider else None
+    return f"error of a target pass {max(of_target):.1%}" if max(of_target) > 0.16 else None
 
 
 def test_stopped_three_times_and_resumed_every_visit_is_there_once(
@@ -296,6 +293,9 @@ def test_a_median_ignores_outliers_and_reports_them() -> None:
 
 
 def test_timing_takes_as_long_as_the_action() -> None:
+    """A sleep may last longer on a busy core, never shorter; and half of the runs took the median and more."""
+    began_s = time.perf_counter()
     timed = time_action(lambda: time.sleep(0.004), torch.device("cpu"), at_least_s=0.03, clock="wall")
-    assert 0.004 <= timed.seconds < 0.04  # a sleep may last longer on a busy core, never shorter
+    took_s = time.perf_counter() - began_s
     assert timed.runs >= 7
+    assert 0.004 <= timed.seconds <= 2.0 * took_s / timed.runs

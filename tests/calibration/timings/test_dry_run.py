@@ -80,6 +80,35 @@ def test_on_the_machine_itself_nobody_describes_it(line: str, profile: str, monk
     assert f"{profile} has 5 GPUs, 0-4" in few.stderr
 
 
+def test_without_models_the_largest_pair_that_fits_is_planned_and_said() -> None:
+    told = asked(*DGX_1)
+    assert told.returncode == 0, told.stderr
+    said = "default models: transformer-shaped-8192x40 + transformer-shaped-2048x6, the largest that fit"
+    assert f"note: {said} (--target and --draft name others)" in told.stderr
+    assert "target 0 of 4, transformer-shaped-8192x40" in told.stdout
+    large = asked("calibrate", "--dry-run", "--machine", "h100-sxm", "--gpus", "0-4")
+    assert "default models: llama-3.1-70b + llama-3.2-1b" in large.stderr
+    small = asked(*DGX_1[:-1], "0", "--json")
+    assert json.loads(small.stdout)["ranks"][0]["role"].startswith("target 0 of 1, llama-3.1-8b and draft, llama-3.2")
+
+
+def test_of_eight_gpus_as_many_hold_the_target_as_can_share_it() -> None:
+    told = asked("calibrate", "--dry-run", "--machine", "dgx-1", "--gpus", "0-7", *PAIR, "--json")
+    assert [rank["device"] for rank in json.loads(told.stdout)["ranks"]] == [f"cuda:{n}" for n in range(5)]
+    said = "llama-2-13b cannot be shared by 7 ranks: --tp 4 is taken, on cuda:0 to cuda:3, with the draft on cuda:4"
+    assert f"note: {said}" in told.stderr
+    beside = asked("calibrate", "--dry-run", "--machine", "dgx-1", "--gpus", "0-7", "--draft-gpu", "0", *PAIR, "--json")
+    assert [rank["device"] for rank in json.loads(beside.stdout)["ranks"]] == [f"cuda:{n}" for n in (1, 2, 3, 4, 0)]
+
+
+def test_a_plan_for_cores_obeys_the_device() -> None:
+    told = asked("calibrate", "--device", "cpu", "--dry-run", "--json")
+    assert told.returncode == 0, told.stderr
+    ranks = json.loads(told.stdout)["ranks"]
+    assert [rank["device"] for rank in ranks] == ["cpu:0", "cpu:1"]
+    assert ranks[1]["role"] == "draft, transformer-shaped-768x2"
+
+
 @pytest.mark.long
 def test_a_plan_needs_no_torch() -> None:
     """In a process where torch cannot be imported."""
@@ -106,7 +135,7 @@ def test_a_plan_needs_no_torch() -> None:
             "give either --device cpu or --gpus 0-4 (v100-sxm2-32gb has 0-7)",
         ),
         (("calibrate", "--machine", "dgx-1", "--gpus", "0-4", "-o", "x.json"), "it needs --dry-run"),
-        (("calibrate", "--device", "cpu"), "-o is missing"),
+        ((*DGX_1[:-2], "--device", "cpu"), "v100-sxm2-32gb has GPUs: give --gpus"),
         ((*DGX_1, "--strategies", "ar,perl"), "unknown strategy 'perl'; did you mean 'pearl'?"),
     ],
 )
