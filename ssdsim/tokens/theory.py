@@ -21,7 +21,7 @@ Round = Literal["paper", "event"]
 
 
 def sd_speedup(alpha: ArrayLike, k: ArrayLike, t_sd: ArrayLike) -> FloatOrArray:
-    """``E(alpha, K) / (1 + T_SD)``, with ``T_SD = K T_d / T_v`` (SSD paper Theorem 1)."""
+    """``E(alpha, K) / (1 + T_SD)``, with ``T_SD = K T_d / T_v`` (in the proof of the SSD paper's Corollary 8)."""
     return float_or_array(np.asarray(expected_tokens(alpha, k)) / (1 + within("t_sd", t_sd, 0)))
 
 

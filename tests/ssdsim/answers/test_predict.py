@@ -83,6 +83,23 @@ def test_ssd_never_loses_to_sd_with_the_same_speculator(
     assert speed["ssd"] >= speed["sd"] * (1 - 1e-12)
 
 
+@given(alpha=rates, k=lookaheads, p_hit=st.floats(0.01, 0.99), b=st.integers(1, 8), t_sd=st.floats(1.01, 20.0))
+@settings(derandomize=True, deadline=None)
+def test_where_drafting_outlasts_verification_ssd_wins_only_if_it_hits_often_enough(
+    alpha: float, k: int, p_hit: float, b: int, t_sd: float
+) -> None:
+    """Corollary 8 beyond its assumption: T_p > 1, and what is pre-speculated cannot be interrupted."""
+    speed = speedups(alpha=alpha, k=k, p_hit=p_hit, b=b, t_sd=t_sd, backup="jit")
+    margin = p_hit**b - (1.0 - 1.0 / t_sd)
+    if abs(margin) > 1e-9:
+        assert (speed["ssd"] > speed["sd"]) == (margin > 0.0)
+
+
+def test_ssd_with_late_drafts_that_miss_is_slower_than_sd() -> None:
+    speed = speedups(alpha=0.8, k=6, p_hit=0.2, t_sd=2.0, backup="jit")
+    assert speed["ssd"] / speed["sd"] == pytest.approx(3.0 / 3.6)
+
+
 @pytest.mark.long
 @given(alpha=rates, alpha_b=rates, k=lookaheads, p=rates, p_b=rates, t_sd=ratios, t_p=st.floats(0.0, 1.0))
 @settings(derandomize=True, deadline=None)
