@@ -20,6 +20,7 @@ from ssdsim.serving.workload import Workload
 from ssdsim.transformer.prefill import Chunk
 
 _NODES = spaced(1, 1.25, 4)
+_NOTHING = 1e-9  # left of a second beside prompts, below which requests pile up
 
 
 class Sharing(Record):
@@ -100,10 +101,10 @@ class Sharing(Record):
 
     def _states(self, rate: Array) -> tuple[Array, Array, Array]:
         """Weights of 1, 2, ... and of no requests, all over their largest, and the load of a full batch."""
-        left = 1.0 - rate[..., None] * self.lost_s
+        left = np.maximum(1.0 - rate[..., None] * self.lost_s, _NOTHING)  # some may go on only when more are there
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            load = np.where(left > 0.0, rate[..., None] * self.tokens[..., None] / (self.tokens_per_s * left), np.inf)
-            rho = load[..., -1].copy()
+            load = rate[..., None] * self.tokens[..., None] / (self.tokens_per_s * left)
+            rho = np.where(left[..., -1] > _NOTHING, load[..., -1], np.inf)
             logs = np.cumsum(np.log(load, out=load), axis=-1, out=load)
             peak = np.maximum(logs.max(axis=-1, keepdims=True), 0.0)
             logs -= peak

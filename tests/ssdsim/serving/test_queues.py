@@ -118,6 +118,15 @@ def test_with_a_constant_rate_the_closed_form_is_processor_sharing_as_ciw_simula
     assert abs(closed - average.value) <= 2.0 * (average.high - average.low) / 2.0
 
 
+def test_requests_that_only_go_on_when_more_are_there_are_as_many() -> None:
+    """With 10 to 20 that decode, prompts take all of a second; with more, each token is cheaper again."""
+    ones, at = np.ones(400), np.arange(1, 401)
+    lost_s = np.where((at >= 10) & (at <= 20), 2.0, 0.1)
+    state = Sharing(5.0 * at, lost_s, np.asarray(10.0), ones, ones, 10.0).served(1.0)
+    assert 20.0 < float(state.running) < 400.0
+    assert np.isfinite(float(state.e2e_s))
+
+
 @pytest.mark.parametrize("name", ["ar", "sd", "ssd", "pearl"])
 def test_a_closed_loop_of_decoding_is_the_prediction_at_that_batch(name: str) -> None:
     batching = Batching(prefill="none", first_speculation="prefill", max_batch=16)
