@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from calibration.validation.paper import PublishedSpeeds, load_paper, replay_family
+from calibration.validation.paper import PublishedSpeeds, load_paper, replay_families
 from ssdsim.base.record import Record
 from ssdsim.strategies import drafters
 from ssdsim.strategies.drafters.model import ModelDrafter
@@ -78,9 +78,9 @@ def seen() -> Iterator[Seen]:
             yield Seen(card.drafter, card.name, each.text, each.temperature or 0.0, each.data, logit(each.one_rate))
     paper = load_paper(PAPER)
     assert isinstance(paper, PublishedSpeeds)
-    for family in paper.families:
-        alphas = replay_family(paper, family, HARDWARE).alpha.tolist()
-        for data, alpha in zip(family.datasets, alphas, strict=True):
+    for replay in replay_families(paper, HARDWARE):
+        family = replay.family
+        for data, alpha in zip(family.datasets, replay.alpha.tolist(), strict=True):
             yield Seen(ModelDrafter.name, family.draft, TEXT_OF[data], 0.0, data, logit(alpha))
 
 

@@ -152,7 +152,7 @@ def _of_paper() -> Iterator[Published]:
             "ranges": {"alpha": (low, high)},
         }
         for data, rate in zip(family.datasets, family.sd_tokens_per_s, strict=True):
-            yield Published(PAPER, data, question, paper.sd_k, rate / family.ar_tokens_per_s)
+            yield Published(PAPER, data, question, paper.setting_of(family)[0], rate / family.ar_tokens_per_s)
 
 
 def _of_rounds() -> Iterator[Published]:

@@ -1,4 +1,7 @@
-"""The SSD paper's sweeps over K: what rounds and draft steps of engines cost, where acceptance is fitted with them.
+"""The SSD paper's sweeps over K: what rounds and draft steps of engines cost.
+
+What is accepted of a draft model is known by the paper's own engine, which had the same pair, greedy, on the same data
+sets. A head's acceptance is fitted with the costs, as is that of a draft whose launches hide behind a verification.
 
 docs/fidelity_rounds.py shows them and uses those of engines of which no round is known by its acceptance.
 """
@@ -19,19 +22,23 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.runtime_card import Launches, Runtime
 from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row
-from ssdsim.tokens.acceptance import expected_tokens
+from ssdsim.tokens.acceptance import expected_tokens, rate_of
+from ssdsim.tokens.acceptance_models import ACCEPTANCE
 
 HARDWARE = "h100-sxm"
-_DRAFT = "llama-3.2-1b"
+_DRAFT, _ACCEPTED = "llama-3.2-1b", "kumar2026-llama"
+_CARDS = {"sglang-0.5.9": "sglang", "vllm-0.16.0": "vllm-0.9"}
+"""Whose passes an engine's are."""
 _WITHOUT_GRAPHS = ("vllm-0.16.0",)
 """Whose draft models never run as graphs: the dispatcher's keys are made for heads alone (vLLM pull request 47460)."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A row of speeds over K, fitted to every second K: an acceptance rate, and the engine's costs beside its passes.
+    """A row of speeds over K, fitted to every second K: the engine's costs beside its passes, and a head's acceptance.
 
-    ``fitted`` is the worst error of the K fitted, ``others`` and ``worst`` the mean and the worst of the others.
+    ``alpha`` is the one rate of as many tokens at the longest K. ``fitted`` is the worst error of the K fitted,
+    ``others`` and ``worst`` the mean and the worst of the others.
     """
 
     engine: str
@@ -46,11 +53,11 @@ class Sweep:
 
 
 def sweeps(cards: Mapping[str, Runtime]) -> Iterator[Sweep]:
-    """Every published sweep, beside what the card of its engine (by its name before the version) has of passes."""
+    """Every published sweep, beside what the card of its engine has of passes."""
     paper = load_paper("kumar2026")
     assert isinstance(paper, PublishedSpeeds)
     for speeds in paper.sweeps:
-        bare_s = np.array([_round_s(paper, speeds, k, cards[speeds.engine.split("-")[0]]) for k in speeds.k])
+        bare_s = np.array([_round_s(paper, speeds, k, cards[_CARDS[speeds.engine]]) for k in speeds.k])
         yield _swept(speeds, bare_s)
 
 
@@ -78,24 +85,34 @@ def _swept(speeds: Speeds, bare_s: Array) -> Sweep:
     launched = speeds.method == "standalone" and speeds.engine in _WITHOUT_GRAPHS
     every_second, between = slice(0, None, 2), slice(1, None, 2)
 
+    known = ACCEPTANCE.find(_ACCEPTED).rates if speeds.method == "standalone" and not launched else ()
+
+    def tokens(free: Array, at: slice) -> Array:
+        rates = known or (free[2],)
+        return np.mean([expected_tokens(rate, ks[at]) for rate in rates], axis=0)
+
     def errors(free: Array, at: slice) -> Array:
-        alpha, round_s, step_s = free[0], 1e-3 * free[1], 1e-3 * free[2]
-        beside = round_s + ks[at] * step_s
+        beside = 1e-3 * (free[0] + ks[at] * free[1])
         rounds = np.maximum(bare_s[at], beside) if launched else bare_s[at] + beside
-        return np.asarray(expected_tokens(alpha, ks[at]) / rounds / seen[at] - 1.0)
+        return np.asarray(tokens(free, at) / rounds / seen[at] - 1.0)
 
     costs = (8.0, 5.0) if launched else (1.0, 0.5)  # where neither side of the maximum is out of sight
-    bounds = ((0.0, 0.0, 0.0), (0.99, 20.0, 20.0))
-    fits = [least_squares(errors, (a, *costs), bounds=bounds, args=(every_second,)) for a in (0.6, 0.7, 0.8, 0.9)]
+    starts = [costs] if known else [(*costs, alpha) for alpha in (0.6, 0.7, 0.8, 0.9)]
+    most = (20.0, 20.0, 0.99)
+    fits = [
+        least_squares(errors, start, bounds=((0.0,) * len(start), most[: len(start)]), args=(every_second,))
+        for start in starts
+    ]
     best = min(fits, key=lambda fit: fit.cost).x
     others = np.abs(errors(best, between))
-    round_s, step_s = 1e-3 * best[1:]
+    round_s, step_s = 1e-3 * best[:2]
+    longest = int(ks[-1])
     layers = find_transformer(_DRAFT).layers
     launches = Launches(per_round_s=significant(round_s), per_layer_s=significant(step_s / layers))
     return Sweep(
         speeds.engine,
         speeds.method,
-        float(best[0]),
+        rate_of(float(tokens(best, slice(-1, None))[0]), longest),
         float(round_s),
         float(step_s),
         float(np.abs(errors(best, every_second)).max()),

@@ -61,10 +61,12 @@ def _print(replay: PaperReplay) -> None:
 
 def _print_family(out: Console, replay: FamilyReplay, paper: PublishedSpeeds) -> None:
     family = replay.family
+    sd_k, ssd_k, fan_out = paper.setting_of(family)
     out.print(f"\n{family.target} + {family.draft}", style="bold")
-    out.print(f"fitted to the SD rows (K {paper.sd_k}): an acceptance rate for each data set")
-    extra = f"{1e3 * replay.draft_step_s:.2f} ms a draft step between its kernels, p_hit {replay.p_hit:.3f}"
-    out.print(f"fitted to the SSD rows (K {paper.ssd_k}): two numbers for all of them, {extra}")
+    if family.assumed:
+        out.print(f"assumed: {family.assumed}")
+    out.print(f"fitted to the SD rows (K {sd_k}): an acceptance rate for each data set")
+    out.print(f"fitted to all SSD rows: {_hits(replay)}, here p_hit {replay.p_hit:.3f} (K {ssd_k}, F {fan_out})")
     numbers = ("alpha", "SD tok/s", "SSD tok/s", "predicted", "error", "SSD/SD", "predicted")
     first = ("SSD tok/s", "alpha")
     table = TextTable(("data set",), numbers, joined=("predicted", "error"), first=first, pad_edge=True)
@@ -82,10 +84,13 @@ def _print_family(out: Console, replay: FamilyReplay, paper: PublishedSpeeds) ->
             f"{predicted / sd:.2f}x",
         )
     out.print(table)
-    error = replay.ar_tokens_per_s / family.ar_tokens_per_s - 1.0
-    out.print(
-        f"AR {family.ar_tokens_per_s} tok/s; the runtime, whose host time was fitted to it: {error:+.1%}", style="dim"
-    )
+    seen, ours = family.ar_tokens_per_s, replay.ar_tokens_per_s
+    out.print(f"AR {seen} tok/s, predicted {ours:.1f}: {ours / seen - 1.0:+.1%}", style="dim")
+
+
+def _hits(replay: FamilyReplay) -> str:
+    law = f"one guess misses {replay.hit_c:.3f}"
+    return f"{law}, the end of what it may be: no hit rate explains these rows" if replay.at_bound else law
 
 
 def _sweep_table(sweeps: Sequence[SweepReplay]) -> TextTable:
@@ -113,9 +118,9 @@ def _json(paper_replay: PaperReplay) -> dict[str, object]:
             **picked(replay.family, "target", "draft"),
             "fitted": {
                 "alpha": dict(zip(replay.family.datasets, replay.alpha, strict=True)),
-                "draft_step_ms": 1e3 * replay.draft_step_s,
-                "p_hit": replay.p_hit,
+                **picked(replay, "hit_c", "p_hit", "at_bound"),
             },
+            "assumed": replay.family.assumed,
             "ssd_tokens_per_second": replay.ssd_tokens_per_s,
             "errors": replay.errors,
         }

@@ -1,5 +1,7 @@
 """Replays of published speeds: fit the few numbers that a paper leaves out, predict the rest, show the errors.
 
+A paper's SD speeds tell acceptance, and its SSD speeds one hit law for all its pairs. All else is the runtime's card.
+
 Of trees, the seconds that a verification of so many nodes takes are fitted, and the tree is found that the paper
 shipped.
 """
@@ -26,9 +28,11 @@ from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Always
 from ssdsim.strategies.ar import Autoregressive
+from ssdsim.strategies.protocols.hits import R
 from ssdsim.strategies.sd import Speculative
 from ssdsim.strategies.ssd import SSD
 from ssdsim.tokens.acceptance import expected_tokens, rate_of
+from ssdsim.tokens.hit_models import PowerLawHits
 from ssdsim.tokens.trees.drafted import best_trees
 from ssdsim.tokens.trees.shape import Tree
 from ssdsim.transformer.forward import forward_pass
@@ -36,9 +40,15 @@ from ssdsim.transformer.forward import forward_pass
 Speed = Annotated[float, Meta(ge=1e-3, le=1e6)]  # tokens/s
 Lookahead = Annotated[int, Meta(ge=1, le=1000)]
 
+_AT_BOUND = 1e-3  # of a rate that a fit ends at its bound
+
 
 class PublishedFamily(Card):
-    """A target and a draft with their speeds on some data sets (tokens/s of one sequence)."""
+    """A target and a draft with their speeds on some data sets (tokens/s of one sequence).
+
+    ``sd_k``, ``ssd_k`` and ``fan_out`` are the paper's unless the family has its own; ``assumed`` says which of them
+    are not published, and where they come from.
+    """
 
     target: str
     draft: str
@@ -46,6 +56,10 @@ class PublishedFamily(Card):
     datasets: Annotated[tuple[str, ...], Meta(min_length=1)]
     sd_tokens_per_s: tuple[Speed, ...]
     ssd_tokens_per_s: tuple[Speed, ...]
+    sd_k: Lookahead | None = None
+    ssd_k: Lookahead | None = None
+    fan_out: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    assumed: str = ""
 
     def __post_init__(self) -> None:
         of_one_length(self, "datasets", "sd_tokens_per_s", "ssd_tokens_per_s")
@@ -64,6 +78,12 @@ class Sweep(Card):
         of_one_length(self, "k", "tokens_per_s")
 
 
+class TreeSweep(Sweep):
+    """The same with trees of K levels, on each of which the draft goes on from its ``topk`` likeliest nodes."""
+
+    topk: Annotated[int, Meta(ge=2, le=64)]
+
+
 class PublishedSpeeds(Card):
     """A paper's results and the setting in which they were measured."""
 
@@ -77,19 +97,26 @@ class PublishedSpeeds(Card):
     fan_out: int
     families: Annotated[tuple[PublishedFamily, ...], Meta(min_length=1)]
     sweeps: tuple[Sweep, ...]
+    tree_sweeps: tuple[TreeSweep, ...] = ()
+
+    def setting_of(self, family: PublishedFamily) -> tuple[int, int, int]:
+        """K of SD, K of SSD and the fan-out of a family's runs."""
+        return family.sd_k or self.sd_k, family.ssd_k or self.ssd_k, family.fan_out or self.fan_out
 
 
 class FamilyReplay(Record):
-    """Fitted: an acceptance rate per data set (from its SD row), the runtime's cost of a draft step, a hit rate.
+    """Fitted: an acceptance rate per data set, to its SD row. Predicted: the SSD speeds, with their relative errors.
 
-    Predicted: the SSD speeds, with their relative errors. The hit model is one rate: with the paper's uniform fan-out
-    every outcome has the same number of guesses.
+    ``hit_c`` is the miss rate of one guess, of all the paper's pairs, and ``p_hit`` what it makes of this one's
+    fan-out: with a uniform fan-out every outcome has as many guesses. ``at_bound`` says that the fit of ``hit_c`` ended
+    where no hit law goes farther: the SSD speeds ask for another cost, not for other hits.
     """
 
     family: PublishedFamily
     alpha: Array
-    draft_step_s: float
+    hit_c: float
     p_hit: float
+    at_bound: bool
     ar_tokens_per_s: float
     ssd_tokens_per_s: Array
 
@@ -135,50 +162,64 @@ def load_paper(name: str) -> PublishedSpeeds | PublishedRows | PublishedTrees:
     return PAPERS.find(name)
 
 
-def replay_family(paper: PublishedSpeeds, family: PublishedFamily, hardware: str) -> FamilyReplay:
-    """Fit what the paper does not give, and predict its SSD rows."""
-    from scipy.optimize import least_squares
+def replay_families(paper: PublishedSpeeds, hardware: str) -> list[FamilyReplay]:
+    """Take acceptance from each SD row and one hit law from all SSD rows, with the runtime's card as it is."""
+    from scipy.optimize import minimize_scalar
 
-    scenarios = configure(
-        target=family.target,
-        draft=family.draft,
-        hardware=hardware,
-        tp=paper.tp,
-        context=paper.context,
-        k=paper.ssd_k,
-        sd_k=paper.sd_k,
-        f=paper.fan_out,
-        fan_out_policy="uniform",
-        backup="jit",
-    ).scenarios
-    ar, sd, ssd = (scenarios[strategy.name] for strategy in (Autoregressive, Speculative, SSD))
-    assert sd.site is not None  # a paper's results are of real hardware
-    known_s = sd.site.runtime.host.per_draft_step_s
-    sd_seen, ssd_seen = np.array(family.sd_tokens_per_s), np.array(family.ssd_tokens_per_s)
+    priced = [_Priced.of(paper, family, hardware) for family in paper.families]
+    seen = [np.array(each.family.ssd_tokens_per_s) for each in priced]
 
-    def predicted(free: Sequence[float]) -> tuple[Array, Array]:
-        extra_s, p_hit = free
-        tokens = sd_seen * (sd.seconds["verify"] + sd.seconds["sample"] + sd.seconds["draft"] + paper.sd_k * extra_s)
-        alpha = np.array([rate_of(float(each), paper.sd_k) for each in tokens])
-        return alpha, expected_tokens(alpha, paper.ssd_k) / _ssd_round(ssd, paper.ssd_k, extra_s, p_hit)
+    def missed(hit_c: float) -> float:
+        errors = [np.log(each.ssd(hit_c) / speeds) for each, speeds in zip(priced, seen, strict=True)]
+        return float(np.square(np.concatenate(errors)).sum())
 
-    fit = least_squares(
-        lambda free: np.log(predicted(free)[1] / ssd_seen),
-        x0=(0.5e-3, 0.9),
-        bounds=((-known_s, 0.0), (20e-3, 1.0)),
-        x_scale=(1e-3, 0.1),
-    )
-    alpha, ssd_tokens_per_s = predicted(fit.x)
-    ar_tokens_per_s = 1.0 / sum(ar.seconds.values())
-    step_s = known_s + float(fit.x[0])
-    return FamilyReplay(family, alpha, step_s, float(fit.x[1]), ar_tokens_per_s, ssd_tokens_per_s)
+    found = float(minimize_scalar(missed, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-6}).x)
+    hit_c = min((0.0, found, 1.0), key=missed)
+    at_bound = hit_c in (0.0, 1.0) or min(hit_c, 1.0 - hit_c) < _AT_BOUND
+    return [
+        FamilyReplay(e.family, e.alpha, hit_c, e.p_hit(hit_c), at_bound, e.ar_tokens_per_s, e.ssd(hit_c))
+        for e in priced
+    ]
 
 
-def _ssd_round(ssd: Scenario, k: int, extra_s: float, p_hit: float) -> float:
-    """The event-level round with a draft step that costs ``extra_s`` more (K + 1 passes in pre-speculation)."""
-    slower = {"pre-speculate": (k + 1) * extra_s, "fallback": k * extra_s}
-    seconds = {name: step_s + slower.get(name, 0.0) for name, step_s in ssd.seconds.items()}
-    return float(sum(ssd.strategy.parts(seconds, Always(str(SSD.miss_state), 1.0 - p_hit)).values()))
+class _Priced(Record):
+    """A family's rounds, priced, with the acceptance that its SD speeds then ask for."""
+
+    family: PublishedFamily
+    alpha: Array
+    ar_tokens_per_s: float
+    scenario: Scenario
+    k: int
+    fan_out: int
+
+    @classmethod
+    def of(cls, paper: PublishedSpeeds, family: PublishedFamily, hardware: str) -> _Priced:
+        sd_k, k, fan_out = paper.setting_of(family)
+        scenarios = configure(
+            target=family.target,
+            draft=family.draft,
+            hardware=hardware,
+            tp=paper.tp,
+            context=paper.context,
+            k=k,
+            sd_k=sd_k,
+            f=fan_out,
+            fan_out_policy="uniform",
+            backup="jit",
+        ).scenarios
+        ar, sd, ssd = (scenarios[strategy.name] for strategy in (Autoregressive, Speculative, SSD))
+        tokens = np.array(family.sd_tokens_per_s) * float(sd.estimate.round_s)
+        alpha = np.array([rate_of(float(each), sd_k) for each in tokens])
+        return cls(family, alpha, float(ar.estimate.tokens_per_second), ssd, k, fan_out)
+
+    def p_hit(self, hit_c: float) -> float:
+        return float(PowerLawHits(r=R.default, c=hit_c)(self.fan_out))
+
+    def ssd(self, hit_c: float) -> Array:
+        """SSD's speeds where one guess misses so often."""
+        misses = Always(str(SSD.miss_state), 1.0 - self.p_hit(hit_c))
+        round_s = float(sum(self.scenario.strategy.parts(self.scenario.seconds, misses).values()))
+        return np.asarray(expected_tokens(self.alpha, self.k) / round_s)
 
 
 def replay_sweep(paper: PublishedSpeeds, sweep: Sweep, hardware: str) -> SweepReplay:

@@ -16,7 +16,7 @@ from calibration.validation.paper import (
     TreeReplay,
     load_paper,
     replay_demo,
-    replay_family,
+    replay_families,
     replay_sweep,
     replay_trees,
 )
@@ -111,7 +111,5 @@ def validate_paper(paper: str, *, hardware: str | None = None) -> PaperReplay | 
             demo = None if published.demo is None else replay_demo(published.demo)
             return TreesReplay(published, [replay_trees(published, rows) for rows in published.trees], demo)
     hardware = hardware or HARDWARE
-    families = [replay_family(published, family, hardware) for family in published.families]
-    return PaperReplay(
-        published, hardware, families, [replay_sweep(published, each, hardware) for each in published.sweeps]
-    )
+    sweeps = [replay_sweep(published, each, hardware) for each in published.sweeps]
+    return PaperReplay(published, hardware, replay_families(published, hardware), sweeps)

@@ -74,7 +74,7 @@ COSTLY = (  # answers that are the same at every width, and so are worked out on
     "ssdsim.cli.recommend.recommended_with_launch_plan",
     "ssdsim.cli.plan.served",
     "ssdsim.cli.roofline.roofline",
-    "calibration.validation.replay.replay_family",
+    "calibration.validation.replay.replay_families",
     "calibration.validation.replay.replay_sweep",
     "ssdsim.cli.window.window",
     "ssdsim.reports.build.report",
