@@ -24,7 +24,8 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 
 HARDWARE = "h100-sxm"
-MAX_ERROR = 0.05
+MAX_ERROR = 0.06
+"""Of eight SSD rows with one number fitted to them, and of sweeps' means."""
 
 
 class PaperReplay(Record):
