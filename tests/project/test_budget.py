@@ -32,9 +32,9 @@ BUDGETS = {
     "calibration/pairs": (3_500, 18),
     "calibration/runtimes": (890, 4),
     "calibration/timings": (3_375, 21),  # what a calibration is for where nobody says it
-    "calibration/validation": (2_890, 13),  # runs as the profile was calibrated
+    "calibration/validation": (2_930, 13),  # runs as the profile was calibrated; a hit law of all pairs, trees of tables
 }
-HOUSES = {"ssdsim": 54_560, "calibration": 19_220}
+HOUSES = {"ssdsim": 54_560, "calibration": 19_260}
 MOST_FILES = 405
 _EMPTY = 3  # lines of a file that only says what its folder is for
 
