@@ -32,7 +32,10 @@ BUDGETS = {
     "calibration/pairs": (3_500, 18),
     "calibration/runtimes": (890, 4),
     "calibration/timings": (3_375, 21),  # what a calibration is for where nobody says it
-    "calibration/validation": (2_930, 13),  # runs as the profile was calibrated; a hit law of all pairs, trees of tables
+    "calibration/validation": (
+        2_930,
+        13,
+    ),  # runs as the profile was calibrated; a hit law of all pairs, trees of tables
 }
 HOUSES = {"ssdsim": 54_560, "calibration": 19_260}
 MOST_FILES = 405
