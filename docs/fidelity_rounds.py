@@ -150,12 +150,12 @@ DFlash were never fitted, and hold prompts: `sglang` is off by {v1_errors} (v1),
 
 ## Sweeps over K
 
-These are the SSD paper's sweeps over K (Llama-3.1-70B, TP 4, H100). A cost per round and a cost per draft step beyond its
-kernels were fitted to every second K. The others are predicted. What is accepted of SGLang's draft model is known: the
-paper's own engine ran the same pair on the same data ([the paper's numbers](paper.md)). The other rates were fitted with
-the costs. They agree: vLLM's row asks for as much of the draft model, and both engines for as much of the head. On this host a round
-of SGLang takes 3 ms more than in the rows above. Those are more and of two models, so the card's rounds are theirs. Its
-draft model's step is the sweep's, as no other row has one.
+These are the SSD paper's sweeps over K (Llama-3.1-70B, TP 4, H100). A cost per round and a cost per draft step beyond
+its kernels were fitted to every second K. The others are predicted. What is accepted of SGLang's draft model is known:
+the paper's own engine ran the same pair on the same data ([its numbers](paper.md)). The other rates were fitted with
+the costs. They agree: vLLM's row asks for as much of the draft model, and both engines for as much of the head. On this
+host a round of SGLang takes 3 ms more than in the rows above. Those are more, and of three models, so the card's rounds
+are theirs. Its draft model's step is the sweep's, as no other row has one.
 
 | engine | alpha | ms a round | ms a step | worst of those fitted | others: mean error | worst |
 |---|---|---|---|---|---|---|
