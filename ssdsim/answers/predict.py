@@ -29,7 +29,7 @@ from ssdsim.question.prompts import prompts_told
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.spellings import any_spelling
 from ssdsim.question.standing import ACCEPTANCE, HITS
-from ssdsim.question.token_errors import ENDS, LOOKS, look_of
+from ssdsim.question.token_errors import LOOKS, look_of
 from ssdsim.rounds.round import Estimate
 from ssdsim.strategies.ar import Autoregressive as AR
 
@@ -229,7 +229,7 @@ def _turning(
     if draws is None or decision.runner_up is None or not inputs or decision.word == "clear":
         return ()
     best, second = draws[decision.chosen[0]], draws[decision.runner_up[0]]
-    at, wins = look_of(DRAWS) - ENDS, np.zeros(LOOKS)
+    at, wins = look_of(DRAWS), np.zeros(LOOKS)
     np.add.at(wins, at, second.joint > best.joint)
     return bounds_of(wins / np.bincount(at), {name: of[:LOOKS] for name, of in inputs.items()})
 

@@ -16,7 +16,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.price import Priced
 from ssdsim.question.scenario import Scenario
-from ssdsim.question.token_errors import ENDS, LOOKS, Cases, Changes, KnownTokens, Moves, drawn, look_of
+from ssdsim.question.token_errors import LOOKS, Cases, Changes, KnownTokens, Moves, drawn, look_of
 from ssdsim.rounds.kernel import Averages, select, stack, tile
 from ssdsim.rounds.round import Estimate, Round, Seconds
 from ssdsim.strategies.protocols.strategy import Strategy
@@ -79,7 +79,8 @@ def across(rows: ScenarioTable, errors: TimingErrors) -> Draws:
 
     Shape ``(rows, looks)``: at the ends of all ranges first. Some input of each row lies in a range.
     """
-    return rates_over(rows, lambda known: known.at_looks(errors))
+    at_ends = rates_over(rows, lambda known: known.at_ends)
+    return np.concatenate([at_ends, rates_over(rows, lambda known: known.at_looks(errors))], axis=1)
 
 
 def rates_over(rows: ScenarioTable, cases_of: Callable[[KnownTokens], Cases]) -> Draws:
@@ -196,7 +197,7 @@ class DrawnRates:
             """The factor by which a step takes longer, a row a scenario and a column a draw."""
             now = expected[name][:, None]
             each = np.divide(over[name], now, out=np.ones(over[name].shape), where=now > 0.0)
-            return np.broadcast_to(each, (len(rows), ENDS + LOOKS))[:, in_turn]
+            return np.broadcast_to(each, (len(rows), LOOKS))[:, in_turn]
 
         return {name: drawn * times(name) for name, drawn in seconds.items()}
 
@@ -247,7 +248,7 @@ class RateDraws(Record):
 
     ``joint`` are of timings and tokens together, ``timings`` of timings alone. ``across`` are rates over the ranges of
     tokens, at their ends among others, with timings as they are predicted: the same looks for all that are held against
-    each other. None where no token input lies in a range.
+    each other. None where nobody asked for them, or no token input lies in a range.
     """
 
     joint: Draws
@@ -258,9 +259,11 @@ class RateDraws(Record):
     def of(cls, scenario: Scenario, errors: TimingErrors, rates: DrawnRates | None = None) -> RateDraws:
         """Draws of tokens/s of a scenario; ``rates``, of the same errors, may know its price's draws."""
         of_errors = rates or DrawnRates(errors)
-        row = ScenarioTable.of([scenario])
-        made = cls(of_errors(row)[0], of_errors.of_timings(scenario))
-        return replace(made, across=across(row, errors)[0]) if scenario.known.open else made
+        return cls(of_errors(ScenarioTable.of([scenario]))[0], of_errors.of_timings(scenario))
+
+    def over_ranges(self, scenario: Scenario, errors: TimingErrors) -> RateDraws:
+        """The draws with the rates ``across`` the ranges of the scenario's tokens."""
+        return replace(self, across=across(ScenarioTable.of([scenario]), errors)[0]) if scenario.known.open else self
 
     def scaled(self, by: float | Draws) -> RateDraws:
         """Draws of a rate that is so many times as high; ``by`` may be a number a draw."""

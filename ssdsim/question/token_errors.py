@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,13 +36,14 @@ ENDS = 128
 """Looks at ends, chosen by chance, alike for every seed: of four ranges they hold all corners but by bad luck."""
 
 
-def looks(inputs: Sequence[TokenInput], errors: TimingErrors) -> dict[str, list[float]]:
-    """Values of each input: at one end of every range in :data:`ENDS` looks, then in each of :data:`LOOKS` strata."""
-    found = {}
-    for each in inputs:
-        places = np.concatenate([_ends(each.name), errors.strata(f"range of {each.name}", LOOKS)])
-        found[each.name] = between(each, places).tolist()
-    return found
+def look_values(each: TokenInput, errors: TimingErrors) -> Array:
+    """Values of an input, in each of :data:`LOOKS` strata of its range."""
+    return between(each, errors.strata(f"range of {each.name}", LOOKS))
+
+
+def end_values(each: TokenInput) -> Array:
+    """Values of an input in :data:`ENDS` looks, in each at one end of its range."""
+    return between(each, np.random.default_rng([*each.name.encode()]).integers(0, 2, ENDS).astype(float))
 
 
 def between(each: TokenInput, places: Array) -> Array:
@@ -60,18 +61,13 @@ def between(each: TokenInput, places: Array) -> Array:
 
 
 def look_of(draws: int) -> NDArray[np.intp]:
-    """The number of the look that each draw takes: draws take turns at the strata, behind the ends."""
-    return ENDS + np.arange(draws) % LOOKS
+    """The number of the look that each draw takes: draws take turns at the strata."""
+    return np.arange(draws) % LOOKS
 
 
 def in_draws(each: TokenInput, errors: TimingErrors) -> Array:
     """An input's value in each draw."""
-    return np.array(looks([each], errors)[each.name])[look_of(errors.draws)]
-
-
-@cache
-def _ends(name: str) -> Array:
-    return np.random.default_rng([*name.encode()]).integers(0, 2, ENDS).astype(float)
+    return look_values(each, errors)[look_of(errors.draws)]
 
 
 if TYPE_CHECKING:
@@ -143,11 +139,16 @@ class KnownTokens:
         return select(self.at_looks(errors).averages, look_of(errors.draws))
 
     def at_looks(self, errors: TimingErrors) -> Cases:
-        """Looks at the ends of all ranges, then over them."""
+        """Looks over all ranges, of which each draw takes one."""
         if errors not in self._at_looks:
-            rates = looks(self.open, errors)
-            self._at_looks[errors] = self._computed({e.name: [e.at(rate) for rate in rates[e.name]] for e in self.open})
+            changes = {each.name: [*map(each.at, look_values(each, errors).tolist())] for each in self.open}
+            self._at_looks[errors] = self._computed(changes)
         return self._at_looks[errors]
+
+    @cached_property
+    def at_ends(self) -> Cases:
+        """Looks at the ends of all ranges."""
+        return self._computed({each.name: [*map(each.at, end_values(each).tolist())] for each in self.open})
 
     def over(self, changes: Changes) -> Cases:
         """Averages in any cases; remembered, since scenarios at other prices ask the same."""

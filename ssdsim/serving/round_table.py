@@ -201,7 +201,8 @@ class RoundTable:
         again = self.scenario.priced.again
         again = again and replace(again, site=self._site(batch, at, settings), settings=settings)
         scenario = replace(self.scenario, settings=settings).with_steps(self._steps_at(batch, at), again)
-        return RateDraws.of(scenario, errors).scaled(1.0 / float(scenario.estimate.tokens_per_second))
+        drawn = RateDraws.of(scenario, errors).over_ranges(scenario, errors)
+        return drawn.scaled(1.0 / float(scenario.estimate.tokens_per_second))
 
     def _round(self, batch: int, seconds: Mapping[str, float]) -> Round:
         return replace(self.scenario.round, batch=batch, seconds=seconds)

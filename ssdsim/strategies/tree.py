@@ -38,7 +38,8 @@ class TreeSpeculative(Alternate):
         settle_tree(settings, site, drafter, _seconds(site, drafter))
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
-        return tree_tokens(settings, drafter, lambda tree, model: Kernel.of_tokens(tree.accepted_pmf(model)))
+        tree = drafted(settings, drafter)
+        return tree_tokens(settings, drafter, lambda model: Kernel.of_tokens(tree.accepted_pmf(model)))
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         tree = drafted(site.options, drafter)

@@ -72,7 +72,7 @@ class TreeSSD(Cached):
         tree = drafted(settings, drafter)
         guesses = _fan_outs(settings, tree, mean_model(settings, drafter, int(settings["tree_depth"])))
 
-        def kernel(tree: Drafted, model: RankModel) -> Kernel:
+        def kernel(model: RankModel) -> Kernel:
             pmf = tree.accepted_pmf(model)
             hits = _hits(settings, tree, model, guesses)
             row = {"hit": np.minimum(hits, pmf), "miss": np.maximum(0.0, pmf - hits)}

@@ -39,9 +39,9 @@ def expected_curve(rates: tuple[float, ...], concentration: float) -> RowCurve:
     width = _LEAST_LOG_SURVIVAL / _CELLS
     mass = survival = np.eye(1, _CELLS)[0]  # of the survival so far, by minus its logarithm: P(it is there), its mean
     rows, reached = np.zeros(_CELLS), []
+    spectra = {rate: np.fft.rfft(_cells(rate, concentration, width), 2 * _CELLS) for rate in rates}
     for rate in rates:
-        of_one = _cells(rate, concentration, width)
-        mass, survival = _convolved(mass, of_one[0]), _convolved(survival, of_one[1])
+        mass, survival = map(_convolved, (mass, survival), spectra[rate])
         rows += np.cumsum(mass)
         reached.append(np.cumsum(survival))
     return RowCurve(np.append(0.0, rows), np.vstack([np.zeros(len(rates)), np.transpose(reached)]))
@@ -79,10 +79,10 @@ def _cells(rate: float, concentration: float, width: float) -> tuple[Array, Arra
     return -np.diff(betainc(a, b, edges)), -rate * np.diff(betainc(a + 1.0, b, edges))
 
 
-def _convolved(one: Array, other: Array) -> Array:
-    """Convolution of two, without what leaves the last cell: survivals only fall."""
+def _convolved(one: Array, spectrum: Array) -> Array:
+    """Convolution with cells of a ``spectrum``, without what leaves the last cell: survivals only fall."""
     size = 2 * _CELLS
-    return np.maximum(0.0, np.fft.irfft(np.fft.rfft(one, size) * np.fft.rfft(other, size), size)[:_CELLS])
+    return np.maximum(0.0, np.fft.irfft(np.fft.rfft(one, size) * spectrum, size)[:_CELLS])
 
 
 def drawn_confidences(

@@ -16,7 +16,7 @@ from ssdsim.base.intervals import Draws
 from ssdsim.base.record import Record, replace
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.standing import TokenInput
-from ssdsim.question.token_errors import ENDS, looks
+from ssdsim.question.token_errors import look_values
 from ssdsim.reports.explorer.space import GridAxis
 from ssdsim.reports.explorer.table import Floats, GridTable, weights
 
@@ -46,7 +46,7 @@ class Doubt(Record, eq=False):
         values = np.unique([*np.linspace(first, last, _VALUES), each.value])
         ends = np.clip(np.array(each.within) + (values - each.value)[:, None], first, last)
         about = [replace(each, value=value, within=tuple(of)) for value, of in zip(values, ends.tolist(), strict=True)]
-        found = [looks([one], errors)[each.name][ENDS:] for one in about]
+        found = [look_values(one, errors) for one in about]
         return cls(each.name, each.what, each.value, values, ends, np.array(found))
 
     def about(self, value: float) -> tuple[Floats, Floats]:

@@ -152,13 +152,12 @@ def drafted(settings: Mapping[str, Any], drafter: Drafter) -> Drafted:
     return best_tree(mean_model(settings, drafter, depth), nodes, depth)
 
 
-def tree_tokens(settings: Settings, drafter: Drafter, kernel_of: Callable[[Drafted, RankModel], Kernel]) -> Tokens:
-    """Tokens of a round, from what is drafted; where requests differ the tree is that of their mean."""
-    tree = drafted(settings, drafter)
+def tree_tokens(settings: Settings, drafter: Drafter, kernel_of: Callable[[RankModel], Kernel]) -> Tokens:
+    """Tokens of a round; where requests differ the tree is that of their mean."""
     accepted = drafter.accepted(settings, int(settings["tree_depth"]))
     if settings["tree_ranks"] is not None and accepted.kinds is not None:
         raise InputError("--tree-ranks are those of all requests: give no --acceptance or --alpha-concentration")
-    return tokens_of(accepted, lambda pmf: kernel_of(tree, _model(settings, drafter, rates_of(pmf))))
+    return tokens_of(accepted, lambda pmf: kernel_of(_model(settings, drafter, rates_of(pmf))))
 
 
 def mean_model(settings: Mapping[str, Any], drafter: Drafter, depth: int) -> RankModel:
@@ -273,14 +272,15 @@ def _model(settings: Mapping[str, Any], drafter: Drafter, first: Array) -> RankM
 
 def _published_ranks(settings: Mapping[str, Any], drafter: Drafter) -> tuple[tuple[float, ...], ...]:
     """Ranks of the drafter's card, moved with its acceptance; none where that is not the card's."""
-    if settings["t_sd"] is not None:
+    alpha = settings["alpha"]
+    if settings["t_sd"] is not None or not isinstance(alpha, tuple):
         return ()
     draft = drafter.draft(find_transformer(settings["target"]), settings["draft"], settings)
-    rates, alpha = () if draft.published is None else draft.published.by_position, settings["alpha"]
+    rates = () if draft.published is None else draft.published.by_position
     if alpha == rates:
         return draft.ranks
     given = isinstance(settings, Settings) and settings.source("alpha") == GIVEN
-    if given or not isinstance(alpha, tuple) or len(alpha) != len(rates):
+    if given or len(alpha) != len(rates):
         return ()
     others = ((1.0 - now) / (1.0 - then) for now, then in zip(alpha, rates, strict=True))
     return tuple(

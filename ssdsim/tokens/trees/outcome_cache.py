@@ -25,27 +25,28 @@ def likeliest_fan_outs(tree: Tree, rates: Rates, budget: int) -> FanOuts:
 
     ``rates`` reach one depth below the tree.
     """
-    return _likeliest(tree, rates.tobytes(), rates.shape[1], budget)
+    most = 1 << (budget - 1).bit_length()
+    return np.bincount(_likeliest(tree, rates.tobytes(), rates.shape[1], most)[:budget], minlength=tree.nodes + 1)
 
 
 @lru_cache(maxsize=4096)
-def _likeliest(tree: Tree, rates_bytes: bytes, ranks: int, budget: int) -> FanOuts:
-    """Cached: a search asks for the same trees on other devices and at other batches."""
+def _likeliest(tree: Tree, rates_bytes: bytes, ranks: int, most: int) -> NDArray[np.int64]:
+    """The nodes of the ``most`` likeliest guesses, in this order.
+
+    Cached: a search asks for the same trees with other budgets, on other devices and at other batches.
+    """
     rates = np.frombuffer(rates_bytes).reshape(-1, ranks)
     scores, depths = tree.scores(rates).tolist(), tree.depths
     by_depth = rates.tolist()
     heap = [(-scores[v] * _rate(by_depth[depths[v]], tree.children[v] + 1), v) for v in range(tree.nodes + 1)]
     heapify(heap)
-    guesses = np.zeros(tree.nodes + 1, dtype=np.int64)
-    for _ in range(budget):
-        if not heap or heap[0][0] == 0.0:
-            break
+    guessed, ranks_of = list[int](), [children + 1 for children in tree.children]
+    while len(guessed) < most and heap and heap[0][0] != 0.0:
         _, v = heappop(heap)
-        guesses[v] += 1
-        following = tree.children[v] + int(guesses[v]) + 1
-        heappush(heap, (-scores[v] * _rate(by_depth[depths[v]], following), v))
-    guesses.flags.writeable = False
-    return guesses
+        guessed.append(v)
+        ranks_of[v] += 1
+        heappush(heap, (-scores[v] * _rate(by_depth[depths[v]], ranks_of[v]), v))
+    return np.array(guessed, dtype=np.int64)
 
 
 def hits_by_accepted(tree: Tree, rates: Rates, guesses: FanOuts) -> Array:

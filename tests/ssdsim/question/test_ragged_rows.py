@@ -13,7 +13,7 @@ from ssdsim.question.configuration import configure
 from ssdsim.question.many import RateDraws
 from ssdsim.question.options import ALL
 from ssdsim.question.scenario import Scenario
-from ssdsim.question.token_errors import ENDS, LOOKS, looks
+from ssdsim.question.token_errors import LOOKS, look_values
 
 SITE: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "b": 32}
 SLOPE: dict[str, Any] = {"t_sd": 0.3, "b": 32, "t_v": [(32, 0.6), (320, 2.4)]}
@@ -52,10 +52,10 @@ def test_draws_over_the_range_are_what_predict_says_there(name: str, option: str
     given = {key: value for key, value in own.items() if key != option}
     case, errors = scenarios(name, **SLOPE, **given)[name], TimingErrors(2 * LOOKS, 3)
     assert [each.name for each in case.known.open] == [option]
-    drawn = RateDraws.of(case, errors)
+    drawn = RateDraws.of(case, errors).over_ranges(case, errors)
     assert drawn.across is not None
     for number in (0, 7, LOOKS + 7):
-        value = looks(case.known.open, errors)[option][ENDS + number % LOOKS]
+        value = float(look_values(case.known.open[0], errors)[number % LOOKS])
         expected = float(scenarios(name, **SLOPE, **given, **{option: value})[name].estimate.tokens_per_second)
         assert drawn.joint[number] == pytest.approx(expected, rel=1e-9)
         assert np.isclose(drawn.across, expected, rtol=1e-9).any()

@@ -161,8 +161,8 @@ def test_all_looks_over_rates_by_position_are_what_each_of_them_is(options: dict
     configuration = configure(**options)
     scenario = configuration.scenarios["ssd" if options["strategies"] == "ssd" else "sd"]
     assert isinstance(scenario.known.settings["alpha"], tuple)
-    cases = scenario.known.at_looks(TimingErrors(64, 0))
-    for at in (0, 5, 130, 191):
+    of_draws = scenario.known.at_looks(TimingErrors(64, 0))
+    for cases, at in ((of_draws, 0), (of_draws, 63), (scenario.known.at_ends, 5), (scenario.known.at_ends, 127)):
         change = each_of(cases.changes)[at]
         alone = averages_under(scenario.strategy, scenario.known.settings, scenario.drafter, change)
         assert cases.averages.tokens_per_round[at] == pytest.approx(float(alone.tokens_per_round))
