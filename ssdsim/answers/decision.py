@@ -17,7 +17,7 @@ The bars of ``clear`` were held against published speed-ups: ``benchmarks/first_
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations_with_replacement
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar, get_args
@@ -116,8 +116,9 @@ def decide(
         most draws.
     points : the speeds at the values that are shown; by default the medians of the draws.
     """
-    every = [*candidates]
-    of = _by_strategy(every)
+    every, of = [*candidates], dict[str, list[int]]()
+    for i, each in enumerate(every):
+        of.setdefault(each.strategy, []).append(i)
     speeds = np.stack([np.atleast_1d(draws[each.key]) for each in every])
     logs, best = np.log(speeds), speeds.max(axis=0)
     wins = speeds == best
@@ -131,8 +132,12 @@ def decide(
     }
 
     def pick(by: Rule, among: Iterable[int]) -> int:
-        numbers = [*among]
-        return _simplest(every, scores[by], numbers) if by == "mean-log" else max(numbers, key=scores[by].__getitem__)
+        """The best by a rule; by the mean log speed the simplest that is tied with it, of equals the better."""
+        best = max(numbers := [*among], key=scores[by].__getitem__)
+        if by != "mean-log":
+            return best
+        tied = [i for i in numbers if scores[by][i] >= scores[by][best] - TIED]
+        return min(tied, key=lambda i: (every[i].simplicity, -scores[by][i]))
 
     own = {by: {name: pick(by, numbers) for name, numbers in of.items()} for by in RULES}
     by_rule = {by: pick(by, own[by].values()) for by in RULES}
@@ -185,20 +190,6 @@ def _word(loss: float, share: float, behind: float | None, gain: float) -> Word:
     return "lean" if apart or (loss <= LEAN_LOSS and share >= LEAN_SHARE) else "toss-up"
 
 
-def _simplest(every: Sequence[Candidate[Key]], mean_logs: Array, numbers: Sequence[int]) -> int:
-    """The number of the simplest of those that are tied with the best; of equals the better."""
-    best = max(float(mean_logs[i]) for i in numbers)
-    tied = [i for i in numbers if mean_logs[i] >= best - TIED]
-    return min(tied, key=lambda i: (every[i].simplicity, -mean_logs[i]))
-
-
-def _by_strategy(every: Sequence[Candidate[Key]]) -> dict[str, list[int]]:
-    numbers: dict[str, list[int]] = {}
-    for i, each in enumerate(every):
-        numbers.setdefault(each.strategy, []).append(i)
-    return numbers
-
-
 def _gain(logs: Array, values: Array) -> float:
     """The expected log speed gained by choosing after an input is known.
 
@@ -215,16 +206,12 @@ def _basis(columns: Array) -> Array:
     """Orthonormal columns that span all polynomials of an input's numbers without a constant."""
     spread = columns.std(axis=0)
     moving = ((columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))[:, spread > _DEPENDENT]
-    powers = np.stack([*_powers(moving)], axis=-1) if moving.size else np.empty((len(columns), 0))
+    numbers = range(moving.shape[1])
+    degrees = range(1, _DEGREES.get(len(numbers), 1) + 1)
+    terms = [each for degree in degrees for each in combinations_with_replacement(numbers, degree)]
+    powers = np.stack([moving[:, each].prod(axis=1) for each in terms], axis=-1) if terms else moving
     q, r = np.linalg.qr(powers - powers.mean(axis=0))
     return np.asarray(q[:, np.abs(np.diag(r)) > _DEPENDENT * len(columns)])
-
-
-def _powers(columns: Array) -> Iterator[Array]:
-    numbers = range(columns.shape[1])
-    for degree in range(1, _DEGREES.get(len(numbers), 1) + 1):
-        for each in combinations_with_replacement(numbers, degree):
-            yield columns[:, each].prod(axis=1)
 
 
 def share_fastest(subject: Draws, rivals: Sequence[Draws]) -> Any:

@@ -29,14 +29,7 @@ class _Look(Record):
         return (later.idle_s - self.idle_s) / passed_s
 
 
-_watched: _Look | None = None
 _ended_children_s = 0.0
-
-
-def watch() -> None:
-    """Start to count, so that an early question can be answered."""
-    global _watched
-    _watched = _look()
 
 
 @contextmanager
@@ -61,11 +54,11 @@ class IdleCores:
     def count(self) -> float:
         """The mean number of idle cores.
 
-        If this object is too young, it is the mean since :func:`watch`. Where the system has no count, it is the
-        number of cores less the load of the last minute, of which this process is one.
+        If this object is too young, it is the mean since this module was loaded. Where the system has no count, it is
+        the number of cores less the load of the last minute, of which this process is one.
         """
         now = _look()
-        for since in filter(None, (self._since, _watched)):
+        for since in (self._since, _LOADED):
             if (idle := since.idle_until(now)) is not None:
                 return min(idle, len(_cores()))  # a copy may have begun before the first look
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 1.0
@@ -93,3 +86,6 @@ def idle_ticks(stat: str, cores: Collection[int]) -> int:
     rows = (line.split() for line in stat.splitlines())
     of_cores = {row[0]: row for row in rows if row and row[0].startswith("cpu")}
     return sum(int(row[4]) + int(row[5]) for core in cores if (row := of_cores.get(f"cpu{core}")))
+
+
+_LOADED = _look()

@@ -8,6 +8,7 @@ mean log speed whatever the rule, which then chooses among all that it tried: th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -111,18 +112,13 @@ class _Search:
     def _look(self, proposed: Iterable[Mapping[str, Any]]) -> bool:
         """Look at those settings that are new and possible, and say whether one is better than all before."""
         known = {each.key[1] for each in self.looked}
+        implied = {name: value for name, value in self._held.items() if name not in self._options}
         found: list[Scenario] = []
         for settings in proposed:
             if tuple((name, settings.get(name)) for name in self._options) not in known:
-                found += self._possible(settings)
+                with suppress(InputError):
+                    found += [*self._question.scenarios(self._strategy.name, {**implied, **settings})]
         return bool(found) and self._add(found)
-
-    def _possible(self, settings: Mapping[str, Any]) -> list[Scenario]:
-        implied = {name: value for name, value in self._held.items() if name not in self._options}
-        try:
-            return [*self._question.scenarios(self._strategy.name, {**implied, **settings})]
-        except InputError:
-            return []
 
     def _add(self, found: list[Scenario]) -> bool:
         before = self._level

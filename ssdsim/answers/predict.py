@@ -174,7 +174,8 @@ def predict_configured(
     intervals = {name: Interval.of(draws[name].joint) if draws else None for name in scenarios}
     shown, known, inputs = Rates.of(estimates, draws, configuration.devices), dict[str, Array](), dict[str, Array]()
     if drawn is not None:
-        known, inputs = _known(scenarios, draws or {}, drawn.errors), _inputs(scenarios, drawn.errors)
+        known = knowable([each.known for each in scenarios.values()], drawn.errors)
+        known, inputs = known | knowable_timings((draws or {}).values()), _inputs(scenarios, drawn.errors)
     decision = _decision(scenarios, shown, looked, known, rule)
     turns = _turning(decision, draws, inputs)
     decided = verdict(configuration.subject, shown, decision, configuration.no_room, turns)
@@ -202,12 +203,6 @@ def _decision(
             moved = rate if rates.draws is None else each.draws / chosen.draws
             speeds[each.key] = joint * moved
     return decide([each.candidate for some in every.values() for each in some], speeds, known, rule, points)
-
-
-def _known(scenarios: Mapping[str, Scenario], draws: Mapping[str, RateDraws], errors: TimingErrors) -> dict[str, Array]:
-    """What could be known before deciding, in each draw: acceptance, hits, and how fast each strategy's passes are."""
-    of_tokens = knowable([each.known for each in scenarios.values()], errors)
-    return {**of_tokens, **knowable_timings(draws.values())}
 
 
 def _inputs(scenarios: Mapping[str, Scenario], errors: TimingErrors) -> dict[str, Array]:

@@ -91,7 +91,7 @@ def roofline(**options: Unpack[Options]) -> pd.DataFrame:
     asked = Question.of(options if drafter.needs_target else {**options, "sd_draft": "separate"})
     assert asked.site is not None  # only --t-sd reads no hardware
     rounds, no_room = [], []
-    for name in asked.names:
+    for name in asked.contestants.names:
         try:
             # a pass is held against its own devices: whether those of the other model are in the same node does not
             # matter

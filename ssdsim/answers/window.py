@@ -139,8 +139,8 @@ def _measured(asked: Question, seed: int) -> VerificationWindow:
     assert asked.site is not None  # only --t-sd reads no hardware
     settings = asked.settings.copy()
     settings.derive("budget", settings["k"] + 1, "one guess a position")
-    price(settings, strategies.ALL.named(strategies.SUBJECT), asked.site, asked.drafter)
-    return measure(asked.site.with_options(settings), asked.drafter, seed)
+    price(settings, strategies.ALL.named(strategies.SUBJECT), asked.site, asked.contestants.drafter)
+    return measure(asked.site.with_options(settings), asked.contestants.drafter, seed)
 
 
 def measure(site: Site, drafter: Drafter, seed: int = 0) -> VerificationWindow:

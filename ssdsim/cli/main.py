@@ -14,7 +14,6 @@ from typing import cast
 import click
 
 from ssdsim import __version__
-from ssdsim.answers import idle_cores
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.cli.output import ReaderLeftError, flush
 
@@ -145,7 +144,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a character that the terminal lacks is shown by its number
             stream.reconfigure(errors="backslashreplace")
-    idle_cores.watch()
     try:
         code = cli.main(standalone_mode=False)
         flush()

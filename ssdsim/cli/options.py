@@ -76,10 +76,12 @@ class Verb(click.Command):
 
         All are made where a word may be no flag of this verb, or asks for help: then they may be shown.
         """
-        if any("--solver" in param.opts for param in self._made(ctx, {"--solver"})):
-            args = [*_solver_named(args)]
-        ctx.meta[_ASKED_FOR] = [*_own_options(args)]
         words = {word.partition("=")[0] for word in args if word.startswith("-")}
+        if "--engine" in words and any("--solver" in param.opts for param in self._made(ctx, {"--solver"})):
+            args = [*_solver_named(args)]
+            words = {word.partition("=")[0] for word in args if word.startswith("-")}
+        if {"--help", "-h"} & words:
+            ctx.meta[_ASKED_FOR] = [*_own_options(args)]
         records = [option for param in self.params if isinstance(param, DynamicOption) for option in param.records()]
         flags = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts)}
         if ctx.resilient_parsing or not words <= flags.union(*map(attrgetter("flags"), records)):
@@ -107,8 +109,6 @@ _ASKED_FOR = f"{__name__}.asked_for"
 
 def _own_options(args: Sequence[str]) -> Iterator[str]:
     """The options of strategies and drafters that the words name, for the first page of help."""
-    if not {"--help", "-h"}.intersection(args):
-        return
     asked = {chooser: set[str]() for chooser in ("strategies", "drafter")}
     for flag, value in pairwise([*args, ""]):
         name, _, said = flag.partition("=")

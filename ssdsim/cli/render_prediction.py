@@ -42,7 +42,8 @@ def print_prediction(prediction: Prediction, explain: bool, quiet: bool) -> None
         "No room": "; ".join(_without_room(prediction)),
         "Next": "" if explain else _next(prediction),
     }
-    print_screen(_headline(prediction), _first_table(prediction), lines, title=_asked(prediction.configuration))
+    headline = f"{_not_there(prediction)}{prediction.verdict.sentence}"
+    print_screen(headline, _first_table(prediction), lines, title=_asked(prediction.configuration))
     if explain:
         _print_explained(prediction)
     configuration = prediction.configuration
@@ -62,10 +63,6 @@ def _asked(configuration: Configuration) -> str:
     context = "" if configuration.site is None else f", context {configuration.settings['context']}"
     asked = f"{configuration.place}{context}{configuration.as_calibrated}"
     return f"{asked}; batch {configuration.settings['b']}"
-
-
-def _headline(prediction: Prediction) -> str:
-    return f"{_not_there(prediction)}{prediction.verdict.sentence}"
 
 
 def _first_table(prediction: Prediction) -> list[tuple[str, ...]]:

@@ -145,12 +145,9 @@ class DecodeAttention(ModelOfVariables):
                 continue
             batch, kv_heads, context = np.ix_(axes[0], axes[1][more], axes[3])
             as_many = batch * kv_heads / fitting
-            before, after = (
-                self._seconds(
-                    self.values(as_many, rows, context, fitting, fitting, head_dim, element_bytes), element_bytes
-                )
-                for rows in groups[node - 1 : node + 1]
-            )
+            rows = groups[node - 1 : node + 1, None, None, None]
+            values = self.values(as_many, rows, context, fitting, fitting, head_dim, element_bytes)
+            before, after = self._seconds(values, element_bytes)
             growth = np.clip(after / before, 1.0, groups[node] / groups[node - 1])
             extended[:, more, node] = extended[:, more, node - 1] * growth
         return extended

@@ -114,20 +114,15 @@ class GemmModel(TimingModel):
         serves at ``m``. ``weight_bytes`` are those of a format that was not timed, whose kernels are taken to reach as
         much of the rooflines.
         """
-        size = np.asarray(n, float), np.asarray(k, float)
-        each_bytes = weight_bytes or self.element_bytes, self.element_bytes
-
-        def log_seconds_of(segment: GemmSegment, m: Array) -> Array:
-            return segment.log_seconds(m, *size, *each_bytes)
-
+        of = np.asarray(n, float), np.asarray(k, float), weight_bytes or self.element_bytes, self.element_bytes
         most = self.domain.get("m", (1.0, np.inf))[1]
         m, steps = _row_nodes(self.tiled)
         crossed = _crossed(self.blends, m)
         first = max([i + 1 for i, share in enumerate(crossed) if share.min() == 1.0], default=0)
-        log_seconds = log_seconds_of(self.segments[first], m)
+        log_seconds = self.segments[first].log_seconds(m, *of)
         for share, segment in zip(crossed[first:], self.segments[first + 1 :], strict=True):
             if share.any():
-                log_seconds = (1 - share) * log_seconds + share * log_seconds_of(segment, m)
+                log_seconds = (1 - share) * log_seconds + share * segment.log_seconds(m, *of)
         seconds = continued(np.asarray(np.exp(log_seconds)), m, 0, m <= most)
         return Lattice((m,), in_proportion(padded(np.log(seconds)), m, 0, steps))
 

@@ -242,7 +242,7 @@ class Correction(Card):
 
     def features(self, values: Mapping[str, ArrayLike]) -> Array:
         """Every term's value, shape ``(terms, ...)`` with the broadcast shape of ``values``."""
-        columns = [values[name] for name in self.domain]
+        columns = [*map(values.__getitem__, self.domain)]
         logs = np.ones((len(columns) + 1, *np.broadcast_shapes(*map(np.shape, columns))))
         for row, column in enumerate(columns):
             logs[row] = column

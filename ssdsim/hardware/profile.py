@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 from itertools import permutations
+from math import hypot
 from os.path import exists
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -32,7 +33,7 @@ from ssdsim.hardware.prefill import (
     PrefillRecurrenceModel,
 )
 from ssdsim.hardware.recurrence import RecurrenceLaw, RecurrenceModel
-from ssdsim.hardware.timing import Law, ProvenanceKind, Timing, missing_timings, timed
+from ssdsim.hardware.timing import EXTRAPOLATION_LOG_SD, Law, ProvenanceKind, Timing, missing_timings, timed
 from ssdsim.transformer.operations import (
     FOUR_BITS,
     QUANTISED_BYTES,
@@ -256,15 +257,25 @@ class HardwareProfile(Displayable, Card):
         return known[kind]
 
     def seconds(self, op: Operation) -> Timing:
-        """Time of ``op``."""
+        """Time of ``op``, never less than physics allows within a pass (:meth:`ssdsim.hardware.timing.Law.least_s`).
+
+        Where its fit says less, it says nothing of ``op``: the error is that of an extrapolation, and a warning, the
+        same for all operations of a kind, says so.
+        """
         known = self.memory.timings
         timing = known.get(op)
         if timing is None:
             if len(known) >= _CACHED_TIMINGS:
                 known.clear()
             read = self._read_as(op)
+            law = self.law(read)
             with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
-                timing = self.law(read).clamped_timing(read)
+                timing, least_s = law.timing(read), law.least_s(read)
+            if timing.seconds < least_s:
+                bound = "what memory and arithmetic take at their best is priced"
+                said = f"{self.name}: the fit of {op.kernel} is faster than physics: {bound}"
+                log_sd = hypot(timing.log_sd, EXTRAPOLATION_LOG_SD)
+                timing = replace(timing, seconds=least_s, log_sd=log_sd, warnings=(said,))
             if read is not op and timing.warning is None:
                 (own, other), *_ = self._stand_ins.items()
                 said = f"{self.name}: no {own} was timed: {other}'s kernels, which are as fast there"

@@ -75,20 +75,6 @@ class Law(ABC, Generic[Op]):
     def timing(self, op: Op) -> Timing:
         """Time of ``op``."""
 
-    def clamped_timing(self, op: Op) -> Timing:
-        """:meth:`timing`, but never less than :meth:`least_s`.
-
-        Where that is needed, the fit says nothing of ``op``: its error is that of an extrapolation, and a warning, the
-        same for all operations of a kind, says so.
-        """
-        timing, least_s = self.timing(op), self.least_s(op)
-        if timing.seconds >= least_s:
-            return timing
-        bound = "what memory and arithmetic take at their best is priced"
-        said = f"{self.profile.name}: the fit of {op.kernel} is faster than physics: {bound}"
-        log_sd = math.hypot(timing.log_sd, EXTRAPOLATION_LOG_SD)
-        return replace(timing, seconds=least_s, log_sd=log_sd, warnings=(said,))
-
     def launch_s(self, op: Op) -> float:
         """The floor under the time however little ``op`` does, as fitted; 0 where a law has none."""
         return 0.0

@@ -130,7 +130,7 @@ def merged(counted: Iterable[tuple[Cost | Terms, float]]) -> Terms:
 
 
 class TimingErrors:
-    """Draws of every timing's error and of every other open input. The key seeds them: equal keys, equal draws."""
+    """Draws of every timing's error and of every other open input. The key seeds them: the order does not matter."""
 
     def __init__(self, draws: int, seed: int) -> None:
         self.draws = draws
@@ -142,7 +142,7 @@ class TimingErrors:
 
     def standard_normal(self, key: str) -> Array:
         if key not in self._draws:
-            self._draws[key] = self._rng(key).standard_normal(self.draws)
+            self._draws[key] = np.random.default_rng([self._seed, *key.encode()]).standard_normal(self.draws)
         return self._draws[key]
 
     def factor(self, key: str, log_sd: float) -> Array:
@@ -162,9 +162,6 @@ class TimingErrors:
     def strata(self, key: str, count: int) -> Array:
         """Stratified numbers in [0, 1]: one in each of ``count`` equal parts, in random order."""
         if (key, count) not in self._strata:
-            rng = self._rng(key)
+            rng = np.random.default_rng([self._seed, *key.encode()])
             self._strata[key, count] = (rng.permutation(count) + rng.random(count)) / count
         return self._strata[key, count]
-
-    def _rng(self, key: str) -> np.random.Generator:
-        return np.random.default_rng([self._seed, *key.encode()])  # by name: the order of asking does not matter

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial, update_wrapper
+from operator import attrgetter
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -180,7 +181,7 @@ class Site(Record):
             degrees = degrees[-1:] if self.runtime.draft_tp == "all" else degrees[:1]
         of = {"masked": masked, "fused": fused, "logits": logits}
         passes = [self.draft_on_target(name, tp, queries, **of) for tp in degrees]
-        return min(passes, key=lambda option: option.cost.seconds)
+        return min(passes, key=attrgetter("cost.seconds"))
 
     def draft_on_target(self, name: str, tp: int, queries: int = 1, **of: Any) -> Pass:
         """The draft's pass on ``tp`` of the target's devices."""

@@ -23,7 +23,7 @@ from ssdsim.pricing.step import PassKey, moved_by_warnings
 from ssdsim.question.engines import engine_warnings
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.options import ALL, effective_options, members
-from ssdsim.question.question import OWN_BEST, Question
+from ssdsim.question.question import OWN_BEST, Question, warnings_of
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.spellings import any_spelling
 from ssdsim.question.standing import TokenInput, of_all
@@ -180,7 +180,6 @@ class Configuration(Displayable, Record):
         return self.site is None and all(scenario.known.is_sure for scenario in self.scenarios.values())
 
 
-@any_spelling
 def _moved(scenario: Scenario) -> dict[str, float]:
     """The share of its tokens/s that a scenario loses where what timings' warnings are about is slower, by kind."""
     later: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -204,6 +203,7 @@ def _kind(warning: str) -> str:
     return warning if beyond is None else f"beyond {beyond['profile']}"
 
 
+@any_spelling
 def configure(**given: Unpack[Options]) -> Configuration:
     """Build the scenarios that options describe.
 
@@ -232,8 +232,8 @@ def configured(
     """The configuration of a question, of whose strategies ``best_first`` gives the scenarios, the chosen one first."""
     scenarios: dict[str, Scenario] = {}
     no_room: dict[str, str] = {}
-    settings, reads = question.settings, set(question.reads)
-    for name in question.names:
+    asked, settings, reads = question.contestants, question.settings, set(question.reads)
+    for name in asked.names:
         try:
             listed = best_first(name)
         except DoesNotFit as error:
@@ -243,11 +243,11 @@ def configured(
         settings = settings.with_derived(scenarios[name].settings)
         reads.update(*(each.reads for each in listed))
     if not scenarios:
-        raise DoesNotFit(no_room[question.subject])
+        raise DoesNotFit(no_room[asked.subject])
     said_of_engine = {name: settings[name] for name in ("engine", "drafter") if settings.source(name) == GIVEN}
     if settings.source("k") == OWN_BEST:
         settings.settle("k", max(int(each.settings["k"]) for each in scenarios.values()), OWN_BEST)
-    warnings, pair = question.warnings(scenarios, settings), pair_of(settings)
+    warnings, pair = warnings_of(settings, asked, question.site, tuple(scenarios)), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}
     warnings = (*warnings, *engine_warnings(sharing, said_of_engine))
     if settings.source("k") == OWN_BEST:
@@ -256,7 +256,7 @@ def configured(
     shaping = settings.restricted_to(reads & effective_options(settings, said).keys(), question.idle - reads)
     kept = {name: value for name, value in given.items() if value is not None}
     return Configuration(
-        shaping, question.subject, scenarios, no_room, question.site, warnings, pair, frozenset(reads), kept
+        shaping, asked.subject, scenarios, no_room, question.site, warnings, pair, frozenset(reads), kept
     )
 
 

@@ -183,12 +183,11 @@ class DrawnRates:
             return at_values * factor
         over_draws = [tile(each.over_ranges(self.errors), self.errors.draws) for each in rows.known]
         over_ranges = select(stack(over_draws, rows.strategy.free_running), rows.known_of)
-        return self._under(rows, self._over_ranges(rows, seconds), over_ranges) * factor
+        over_s = self._over_ranges(rows, seconds) if rows.strategy.ragged else seconds
+        return self._under(rows, over_s, over_ranges) * factor
 
     def _over_ranges(self, rows: ScenarioTable, seconds: Mapping[str, Seconds]) -> Mapping[str, Seconds]:
         """The drawn steps as the looks over the ranges of tokens move their prices."""
-        if not rows.strategy.ragged:
-            return seconds
         at_looks = [each.at_looks(self.errors).changes for each in rows.known]
         over, expected = _seconds_over(rows, at_looks), _seconds(rows)
         in_turn = look_of(self.errors.draws)

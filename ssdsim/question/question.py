@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -54,7 +54,7 @@ class Contestants(Record):
 class Question(Record):
     """A call's strategies and site, with every option's value.
 
-    ``subject`` is the strategy that answers are about; ``site`` is None where durations are unit-free. ``reads`` are
+    ``site`` is None where durations are unit-free. ``reads`` are
     the options that this rests on, ``idle`` those that were derived for a draft where nobody drafts.
     """
 
@@ -80,18 +80,6 @@ class Question(Record):
             idle = frozenset(completed.writes.keys() | drafting.writes.keys())
         return cls(settings, contestants.value, site.value, reads, idle)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.contestants.names
-
-    @property
-    def subject(self) -> str:
-        return self.contestants.subject
-
-    @property
-    def drafter(self) -> Drafter:
-        return self.contestants.drafter
-
     def scenarios(self, name: str, turned: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Scenario]:
         """A strategy's scenario with each of its alternatives, where a word such as ``auto`` leaves a choice.
 
@@ -101,19 +89,15 @@ class Question(Record):
         ------
         DoesNotFit : it does not fit there.
         """
-        strategy, asked = strategies.ALL.named(name), self.settings.copy()
+        strategy, drafter, asked = strategies.ALL.named(name), self.contestants.drafter, self.settings.copy()
         asked.settle_all({option: (value, OWN_BEST) for option, value in turned.items()})
         chosen = result_of(alternatives, asked, strategy)
         for alternative in chosen.value:
             settings = asked.copy()
             settings.settle_all(alternative)
-            priced = _step(settings, price, strategy, self.site, self.drafter)
-            known = _step(settings, KnownTokens, strategy, self.drafter)
-            yield scenario_of(strategy, self.drafter, settings, self.site, chosen.reads, priced, known)
-
-    def warnings(self, names: Iterable[str], settings: Settings) -> tuple[str, ...]:
-        """Warnings about acceptance and hits of these strategies."""
-        return warnings_of(settings, self.contestants, self.site, tuple(names))
+            priced = _step(settings, price, strategy, self.site, drafter)
+            known = _step(settings, KnownTokens, strategy, drafter)
+            yield scenario_of(strategy, drafter, settings, self.site, chosen.reads, priced, known)
 
 
 def _step(settings: Settings, run: Callable[..., T], *arguments: Any) -> Result[T]:

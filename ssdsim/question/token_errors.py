@@ -158,15 +158,13 @@ class KnownTokens:
         return self._over[key]
 
     def _computed(self, changes: Changes) -> Cases:
-        return Cases(changes, self._at_once(changes) or self._one_by_one(changes))
-
-    def _at_once(self, changes: Changes) -> Averages | None:
-        """Averages of all cases from one kernel; None where it does not take what changes in columns."""
+        """Cases from one kernel, or one by one where it does not take what changes in columns."""
         if not (self.strategy.in_columns and isinstance(self.tokens, Kernel) and RATES.issuperset(changes)):
-            return None
+            return Cases(changes, self._one_by_one(changes))
         columns = {name: np.array(values).reshape(len(values), -1) for name, values in changes.items()}
         made = averages_under(*self._of, columns)
-        return tile(made if self.strategy.free_running else replace(made, accepted=None), cases(changes))
+        made = made if self.strategy.free_running else replace(made, accepted=None)
+        return Cases(changes, tile(made, cases(changes)))
 
     def _one_by_one(self, changes: Changes) -> Averages:
         """Averages of all cases, each different one worked out once."""

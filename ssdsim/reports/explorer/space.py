@@ -381,6 +381,6 @@ def _is_possible(options: Mapping[str, Any]) -> bool:
 def _check(options: Mapping[str, Any]) -> None:
     """Refuse options that make no sense together; lack of room is no reason."""
     asked = Question.of(as_configured(options))
-    for name in asked.names:
+    for name in asked.contestants.names:
         with suppress(DoesNotFit):
             list(asked.scenarios(name))
