@@ -21,6 +21,7 @@ from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.question.drafting import draft_by_options, drafter_by_options
 from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others, varied_by
+from ssdsim.question.place import with_calibrated
 from ssdsim.question.question import Question, effective
 from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.axes import SearchAxis
@@ -161,6 +162,7 @@ def candidates(*, seed: int = 0, **options: Any) -> Candidates:
     refuse_others("a schedule", given, ("strategies", *CELLS, *choices(), *fixed_options()))
     names = ALL["strategies"].checked(given.pop("strategies", strategies.DEFAULT))
     fixed = {name: value for name, value in given.items() if name in fixed_options()}
+    fixed = with_calibrated(fixed, fixed_options())
     chosen = list(_choices(names, given, fixed))
     axes = [_values(name, given, CELLS[name]) for name in CELLS]
     few_enough("choices", (*axes, chosen), MOST_CHOICES)

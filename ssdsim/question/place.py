@@ -55,6 +55,13 @@ def calibrated_options(hardware: str, said: Collection[str]) -> dict[str, Any]:
     return {name: getattr(made_for, name) for name in names if name not in said}
 
 
+def with_calibrated(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:
+    """Options that were given, with what their profile was calibrated for of those that an answer ``takes``."""
+    hardware = options.get("hardware")
+    own = {} if hardware is None else calibrated_options(hardware, options)
+    return {**{name: value for name, value in own.items() if name in takes}, **options}
+
+
 def drafting_of(settings: Settings) -> Drafting | None:
     """The draft and its place; None where times are unit-free."""
     if settings["t_sd"] is not None:

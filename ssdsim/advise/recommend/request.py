@@ -20,6 +20,7 @@ from ssdsim.question.checked_options import checked
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import ALL, DEFAULTS, members, unknown, varied_by, with_ranges
+from ssdsim.question.place import with_calibrated
 from ssdsim.question.question import effective
 from ssdsim.strategies.protocols.axes import EXPERTS, PLACED, TARGET, Scope, SearchAxis, Values
 from ssdsim.tokens.acceptance_models import load_acceptance
@@ -130,6 +131,7 @@ def make_request(
     """Check the question and settle the searched values; ``given`` are options of the workload and of the search."""
     options = with_ranges({name: value for name, value in given.items() if value is not None})
     count, options = _counted(gpus, options)
+    options = with_calibrated(options, workload())
     names = ALL["strategies"].checked(options.pop("strategies", strategies.DEFAULT))
     engine = Engine.of(options)
     subject = engine.subject(names, options.pop("subject", None))

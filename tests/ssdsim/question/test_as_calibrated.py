@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ssdsim import find_hardware, predict, report, sweep
+from ssdsim import find_hardware, predict, recommend, report, sweep
+from ssdsim.advise.candidates import candidates
 from ssdsim.base.errors import InputError
 from ssdsim.base.settings import CALIBRATED
 from ssdsim.hardware.catalog import full_hardware_name, own_profiles
@@ -87,3 +88,14 @@ def test_a_profile_of_before_says_nothing_and_asks_as_before(tmp_path: Path) -> 
     find_hardware("h100-sxm").save(tmp_path / "old.json")
     assert "calibrated" not in json.loads((tmp_path / "old.json").read_text())
     assert predict(hardware=str(tmp_path / "old.json")).configuration.settings["target"] == "llama-3.1-70b"
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize("named", [[], ["ar"]])
+def test_a_search_is_for_the_profiles_models(named: list[str]) -> None:
+    request = {"hardware": "my-h100", **({"strategies": named} if named else {})}
+    found = recommend(gpus=2, b=4, **request).request.options
+    assert (found["target"], found["context"]) == ("llama-3.1-8b", 2048)
+    assert recommend(gpus=2, b=4, target="qwen3-32b", **request).request.options["target"] == "qwen3-32b"
+    assert candidates(b=1, context=512, **request).options["target"] == "llama-3.1-8b"
