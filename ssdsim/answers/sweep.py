@@ -47,7 +47,8 @@ def sweep(
     options : those of :func:`ssdsim.configure`; a list is an axis of the grid. So ``alpha=[0.5, 0.7]`` are two rates
         (rates by position would be a list of lists), but ``fl=[4, 3, 2]`` is one fan-out list. ``f`` beside ``p_hit``
         sets the budget of cached outcomes, F (K+1).
-    preset : ``proposal`` (F x alpha x K x p_hit x b, 10,890 points) or ``proposal-unit-free``; options replace its.
+    preset : ``proposal`` (F x alpha x K x p_hit x b, 10,890 points, of its graph on V100s) or ``proposal-unit-free``;
+        options replace its.
     solver : ``closed`` form; ``mc`` or ``des`` simulate every point until tokens/s is known to ``precision``.
     precision : half width of the 95 % interval of simulated tokens/s, relative to it; by default that of ``predict``.
     draws : of all errors, for intervals of the closed form (1000 as in ``predict``; 0: no intervals).

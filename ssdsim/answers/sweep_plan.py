@@ -37,9 +37,14 @@ from ssdsim.runs.sweep_folder import SweepResults
 Solver = Literal["closed", "mc", "des"]
 
 # The proposal names F and alpha (section 5.1) and b (section 5.2); K and p_hit, which it leaves open, span what it
-# discusses. In its units F has no effect beside p_hit, and T_SD is what it expects (section 5.3).
-PRESETS: dict[str, dict[str, list[Any]]] = {
+# discusses. Its graph on V100s is of sections 4 and 5.1; the dimensions, open there, make the draft a hundredth of the
+# target. In its units F has no effect beside p_hit, and T_SD is what it expects (section 5.3).
+PRESETS: dict[str, dict[str, Any]] = {
     "proposal": {
+        "target": "transformer-shaped-8192x40",
+        "draft": "transformer-shaped-2048x6",
+        "hardware": "v100-sxm2-32gb",
+        "engine": "cublas-loop",
         "f": [1, 2, 4, 8, 16],
         "alpha": [0.5, 0.7, 0.9],
         "k": list(range(2, 13)),

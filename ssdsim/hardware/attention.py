@@ -338,6 +338,10 @@ to 1.6 in all. Another kernel may be further off: its error is that of an extrap
 """
 
 
+NO_FLASH_LOG_SD = math.log(7.6) / 1.96
+"""Of attention from a datasheet on devices for which engines had to make kernels of their own: the slowest on V100s."""
+
+
 class AttentionLaw(Law[Attention]):
     """A model for each dtype of the cache, under a mask or a window where these were timed.
 
@@ -360,7 +364,12 @@ class AttentionLaw(Law[Attention]):
         if dtype != op.cache_dtype:
             outside = f"a {op.cache_dtype} cache was not timed, a {dtype} one was"
         key = f"{where}:{op.kv_heads}x{op.head_dim}:{op.cache_dtype}"
-        plain = timed(self.profile, key, model, seconds, outside, wander, f"{where}:{dtype}")
+        slow = model.report is None and self.profile.device.lacks_flash_attention
+        log_sd = NO_FLASH_LOG_SD if slow else None
+        plain = timed(self.profile, key, model, seconds, outside, wander, f"{where}:{dtype}", log_sd)
+        if slow:
+            said = f"{self.profile.name}: attention was not timed: engines' kernels there take 1.6 to 7.6 times as long"
+            plain = replace(plain, warnings=(*plain.warnings, said))
         return plain if not op.masked or where == "attention_masked" else self._under_mask(plain)
 
     def _under_mask(self, plain: Timing) -> Timing:

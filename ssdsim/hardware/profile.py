@@ -110,6 +110,11 @@ class Device(Card):
             raise ValueError("nvlinks: two devices have as many links one way as the other")
 
     @property
+    def lacks_flash_attention(self) -> bool:
+        """Tell whether it is a GPU before Ampere, the first that libraries' decode attention is written for."""
+        return self.kind == "cuda" and "bfloat16" not in self.peak_flops
+
+    @property
     def multiplies_4_bits(self) -> bool:
         """Say whether its peak of 4-bit products is known: Blackwell and later."""
         return FOUR_BITS in self.peak_flops

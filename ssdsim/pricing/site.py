@@ -173,12 +173,12 @@ class Site(Record):
         fused: int | None = None,
         logits: int | None = None,
     ) -> Pass:
-        """The draft's pass on the target's devices: on one or on all of them, as the runtime has it."""
+        """The draft's pass on the target's devices: on one or on all of them, as asked or as the runtime has it."""
         degrees = sorted({1, self.tp} & {1, *legal_tensor_parallel(self.draft)})
         if self.data_parallel:
             degrees = [self.tp]
-        elif self.runtime.draft_tp != "faster":
-            degrees = degrees[-1:] if self.runtime.draft_tp == "all" else degrees[:1]
+        elif (asked := self.options.get("draft_tp") or self.runtime.draft_tp) != "faster":
+            degrees = degrees[-1:] if asked == "all" else degrees[:1]
         of = {"masked": masked, "fused": fused, "logits": logits}
         passes = [self.draft_on_target(name, tp, queries, **of) for tp in degrees]
         return min(passes, key=attrgetter("cost.seconds"))

@@ -103,9 +103,9 @@ ACCEPTANCE = (
     _acceptance(
         name="pair",
         prominence=3,
-        example="smollm2-135m-28-layers",
+        example="smollm2-135m.json",
         kind=Name(),
-        about="measured target and draft, a name or a file (ssdsim measure, import acceptance): acceptance, hits",
+        about="measured target and draft (ssdsim measure, ssdsim import acceptance): acceptance, hits, backup",
         axis="measured pair",
         excludes=(Excludes(("acceptance", "text"), "{it} has no effect with --pair (the pair says what is accepted)"),),
     ),

@@ -19,7 +19,7 @@ from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import DoesNotFit, format_count
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import PassKey, moved_by_warnings
+from ssdsim.pricing.step import Pass, PassKey, moved_by_warnings
 from ssdsim.question.engines import engine_warnings
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.options import ALL, effective_options, members
@@ -82,7 +82,16 @@ class Configuration(Displayable, Record):
         devices = (short_hardware_name(v[name]) for name in ("hardware", "draft_hardware") if name in v)
         hardware = " + ".join(dict.fromkeys(devices))
         models = f"{v['target']} + {v['draft']}" if "draft" in v else v["target"]
-        return f"{models} on {hardware}, {self.site.degrees}"
+        beside = self._draft_tp
+        drafting = f", SD's draft on {beside}" if beside > 1 or v.get("draft_tp") else ""
+        return f"{models} on {hardware}, {self.site.degrees}{drafting}"
+
+    @property
+    def _draft_tp(self) -> int:
+        """Number of the target's devices that a draft beside it runs on, the most of the strategies."""
+        steps = (step for scenario in self.scenarios.values() for step in scenario.priced.expected.values())
+        passes = (piece.work for step in steps for piece in step.pieces if isinstance(piece.work, Pass))
+        return max((each.tp for each in passes if each.model == "draft"), default=1)
 
     @property
     def devices(self) -> str:
@@ -250,9 +259,8 @@ def configured(
     warnings, pair = warnings_of(settings, asked, question.site, tuple(scenarios)), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}
     warnings = (*warnings, *engine_warnings(sharing, said_of_engine))
-    for name in ("k", "saguaro_c"):
-        if settings.source(name) == OWN_BEST:
-            settings.settle(name, ALL[name].unsaid, OWN_BEST)
+    if settings.source("k") == OWN_BEST:
+        settings.settle("k", ALL["k"].unsaid, OWN_BEST)
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
     shaping = settings.restricted_to(reads & effective_options(settings, said).keys(), question.idle - reads)
     kept = {name: value for name, value in given.items() if value is not None}

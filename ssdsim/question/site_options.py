@@ -14,6 +14,7 @@ from ssdsim.hardware.catalog import (
     hardware_meant,
     transformer_meant,
 )
+from ssdsim.hardware.runtime_card import DRAFT_DEGREES
 from ssdsim.hardware.runtime_catalog import full_runtime_name, runtime_meant
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPES
@@ -118,6 +119,13 @@ SITE = (
         axis="target GPUs (tensor parallel)",
         doubling=True,
         varied_by=("recommend",),
+    ),
+    machine_choice(
+        name="draft_tp",
+        kind=OneOf(DRAFT_DEGREES, (("1", "one"),)),
+        about="devices of the target on which a draft beside it runs: one, all, or the faster",
+        axis="the target's GPUs that a draft beside it runs on",
+        default_note="the engine's",
     ),
     machine_choice(
         name="ep",

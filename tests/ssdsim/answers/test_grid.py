@@ -153,7 +153,7 @@ def test_intervals_are_those_of_a_prediction() -> None:
     some: list[dict[str, Any]] = [
         {"b": 16, "k": 6, "p_hit": 0.85},
         {"b": 16, "k": 6, "p_hit": 0.85, "backup": "jit"},
-        {"b": 1, "k": 6, "alpha": 0.6, "f": 2, "temperature": 1.0, "sd_draft": "separate"},
+        {"b": 1, "k": 6, "alpha": 0.6, "f": 2, "temperature": 1.0, "sd_draft": "separate", "backup": "fast"},
         {"t_sd": 0.2, "f": 3},
         {"t_sd": 0.2, "alpha": 0.8, "p_hit": 0.85},
         {"tp": 3},

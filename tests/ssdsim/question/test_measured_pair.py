@@ -337,7 +337,9 @@ def test_an_interval_is_that_of_the_rate_through_the_whole_answer(tmp_path: Path
 
 
 def test_sweeps_have_the_same_intervals_as_a_prediction(pair: str) -> None:
-    points = [{"pair": pair, "b": b, "k": 6, "f": 3, "temperature": t} for b in (1, 16) for t in (0.0, 1.0)]
+    points = [
+        {"pair": pair, "b": b, "k": 6, "f": 3, "temperature": t, "backup": "fast"} for b in (1, 16) for t in (0.0, 1.0)
+    ]
     frame = evaluate([*points, {"b": 16}], draws=1000)
     for row, point in zip(frame.to_dict("records"), points, strict=False):
         prediction = predict(**point)

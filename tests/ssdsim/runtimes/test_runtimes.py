@@ -87,7 +87,7 @@ def test_every_bundled_card_says_what_it_rests_on(name: str) -> None:
     assert card.evidence.source
     assert name in card.summary
     if card is not KERNELS:
-        assert card.evidence.rows > 0
+        assert card.evidence.rows > 0 or "nobody timed" in card.evidence.source
         assert card.errors.pass_log_sd + card.errors.beside_log_sd > 0.0
         assert card.errors.draft_step_log_sd > 0.0
 
@@ -190,7 +190,7 @@ def test_hidden_launches_leave_a_part_of_every_kernel(overlap: float) -> None:
 def test_structure_moves_all_strategies_together(tmp_path: Path) -> None:
     """A pass error widens every speed, and hardly a ratio."""
     wide = KERNELS.changed(name="wide", errors=CardErrors(pass_log_sd=0.2))
-    found, bare = (predict(engine=_saved(card, tmp_path), alpha=0.8, p_hit=0.9) for card in (wide, KERNELS))
+    found, bare = (predict(engine=_saved(card, tmp_path), alpha=0.8, p_hit=0.9, k=6) for card in (wide, KERNELS))
     for name in ("ar", "sd", "ssd"):
         assert _width(found.intervals[name]) > 3 * _width(bare.intervals[name])
     ratio, bare_ratio = (each.verdict.over["sd"].interval for each in (found, bare))
