@@ -132,12 +132,8 @@ def decide(
     }
 
     def pick(by: Rule, among: Iterable[int]) -> int:
-        """The best by a rule; by the mean log speed the simplest that is tied with it, of equals the better."""
-        best = max(numbers := [*among], key=scores[by].__getitem__)
-        if by != "mean-log":
-            return best
-        tied = [i for i in numbers if scores[by][i] >= scores[by][best] - TIED]
-        return min(tied, key=lambda i: (every[i].simplicity, -scores[by][i]))
+        numbers = [*among]
+        return simplest(every, scores[by], numbers) if by == "mean-log" else max(numbers, key=scores[by].__getitem__)
 
     own = {by: {name: pick(by, numbers) for name, numbers in of.items()} for by in RULES}
     by_rule = {by: pick(by, own[by].values()) for by in RULES}
@@ -188,6 +184,13 @@ def _word(loss: float, share: float, behind: float | None, gain: float) -> Word:
         return "measure first"
     apart = behind is None or behind > TOSS_UP
     return "lean" if apart or (loss <= LEAN_LOSS and share >= LEAN_SHARE) else "toss-up"
+
+
+def simplest(every: Sequence[Candidate[Key]], mean_logs: Array, numbers: Sequence[int]) -> int:
+    """The number of the simplest of those that are tied with the best; of equals the better."""
+    best = max(float(mean_logs[i]) for i in numbers)
+    tied = [i for i in numbers if mean_logs[i] >= best - TIED]
+    return min(tied, key=lambda i: (every[i].simplicity, -mean_logs[i]))
 
 
 def _gain(logs: Array, values: Array) -> float:

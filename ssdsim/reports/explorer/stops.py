@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.answers.decision import TIED, Candidate, decide, knowable, knowable_timings
+from ssdsim.answers.decision import Candidate, decide, knowable, knowable_timings, simplest
 from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.own_best import Variant
 from ssdsim.answers.verdict import Rates, no_room, verdict
@@ -19,7 +19,7 @@ from ssdsim.base.intervals import Draws
 from ssdsim.base.record import Record
 from ssdsim.question.many import RateDraws, estimate
 from ssdsim.question.token_errors import KnownTokens
-from ssdsim.reports.explorer.space import GridAxis, Space
+from ssdsim.reports.explorer.space import SEARCHED, GridAxis, Space
 from ssdsim.reports.explorer.strategy_grid import ErrorDraws, PricedPoints
 from ssdsim.reports.explorer.table import Floats
 
@@ -130,11 +130,9 @@ class _Side(Record, eq=False):
         return np.array([np.ravel_multi_index(each, shape) if shape else 0 for each in product(*stops)], dtype=np.intp)
 
     def best(self, points: NDArray[np.intp]) -> int:
-        """The best of some points, by the one rule: of those that are tied with it the first."""
-        if self.joint is None:
-            return int(points[np.argmax(self.rate[points])])
-        levels = np.log(self.joint[points]).mean(axis=1)
-        return int(points[np.argmax(levels >= levels.max() - TIED)])
+        """The best of some points, by the one rule."""
+        levels = np.array([np.log(self.speeds(point)).mean() for point in points.tolist()])
+        return int(points[simplest([self.candidate(point) for point in points.tolist()], levels, range(points.size))])
 
     @property
     def known(self) -> Sequence[KnownTokens]:
@@ -146,8 +144,9 @@ class _Side(Record, eq=False):
         return self.rate[point : point + 1] if self.joint is None else self.joint[point]
 
     def candidate(self, point: int) -> Candidate[Variant]:
-        places = [int(each) for each in np.unravel_index(point, [len(axis.values) for axis in self.axes] or [1])]
-        return Candidate.of((self.name, (("stop", point),)), self.name, float(self.gpus[point]), *places)
+        places = np.unravel_index(point, [len(axis.values) for axis in self.axes]) if self.axes else ()
+        numbers = [int(place) for axis, place in zip(self.axes, places, strict=True) if axis.name in SEARCHED]
+        return Candidate.of((self.name, (("stop", point),)), self.name, float(self.gpus[point]), *numbers)
 
     def draws(self, point: int) -> RateDraws | None:
         if self.joint is None or self.timings is None:
