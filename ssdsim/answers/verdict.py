@@ -254,7 +254,7 @@ def no_room(subject: str, why: str) -> str:
 
 def stands_alone(subject: str) -> str:
     """The sentence if no other strategy is compared."""
-    return f"{title_of(subject)} stands alone: give --strategies to hold it against others."
+    return f"{title_of(subject)} stands alone: name others in --strategies to hold it against them."
 
 
 def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -147,7 +147,11 @@ def ahead_warnings(names: Iterable[str], drafter: Drafter) -> Iterator[str]:
 
 
 def published_warnings(settings: Settings) -> Iterator[str]:
-    """Warnings of what a published acceptance leaves open; where a head has none, of which others one is known."""
+    """Warnings of what a published acceptance leaves open; where a head has none, of which others one is known. Where
+    nobody drafts, none.
+    """
+    if not any(_drafting(settings["strategies"])):
+        return
     if not settings.source("alpha").startswith(PUBLISHED):
         yield from _unpublished(settings)
         return
@@ -170,7 +174,7 @@ def published_warnings(settings: Settings) -> Iterator[str]:
 def _unpublished(settings: Settings) -> Iterator[str]:
     """A warning that acceptance is supposed, since nothing was published of the drafter; and what of."""
     source = settings.source("alpha")
-    if settings["t_sd"] is not None or settings["acceptance"] is not None or not any(_drafting(settings["strategies"])):
+    if settings["t_sd"] is not None or settings["acceptance"] is not None:
         return
     if not source.startswith((DEFAULT, PRIOR)) or (settings["drafter"] == ModelDrafter.name and ";" not in source):
         return

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.decision import SURE_SHARE
+from ssdsim.answers.verdict import stands_alone
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
@@ -144,8 +145,7 @@ def advice(
     best = tuple(None if rate is None else _best(sides, rate) for rate in rates)
     title = sides[subject].title
     if not crossings:
-        alone = f"{title} stands alone: give --strategies to hold it against others."
-        return Advice(subject, alone, None, best)
+        return Advice(subject, stands_alone(subject), None, best)
     first, *others = (_crossing_text(each) for each in crossings)
     said = [f"{title} takes less time per output token than {crossings[0].over.title} {first}."]
     said += [f"{other[:1].upper()}{other[1:]}." for other in others]

@@ -78,7 +78,7 @@ _FORMS = (
     _Form("BurstGPT", ("Timestamp",), "Request tokens", "Response tokens", timed=True),
     _Form("Vidur", ("arrived_at",), "num_prefill_tokens", "num_decode_tokens"),
     _Form("plain", ("arrival_s", "timestamp"), "input_tokens", "output_tokens"),
-    _Form("OpenAI's usage", ("timestamp", "created", "arrival_s"), "prompt_tokens", "completion_tokens"),
+    _Form("plain", ("timestamp", "created", "arrival_s"), "prompt_tokens", "completion_tokens"),
 )
 
 
