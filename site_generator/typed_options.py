@@ -19,7 +19,7 @@ import ssdsim
 from ssdsim.base.kinds import Flag, Kind, Member, Name, Number, NumberOrWord, OneOf, OneOrByPosition, Whole
 from ssdsim.base.kinds_of_lists import HitRates, ListOf, Names, PassTimes, Ranges
 from ssdsim.base.option import Option, options_of
-from ssdsim.question.options import ALL, ranged, spellings
+from ssdsim.question.options import ALL, ranged, spellings, varied_by
 from ssdsim.serving.policies import accepted_options
 from ssdsim.serving.serve import RECORDS
 
@@ -44,7 +44,7 @@ def write(folder: Path) -> None:
 
 def options_module() -> str:
     """A TypedDict of options with a value each, and one of options of which several values may be given."""
-    served = set(accepted_options())
+    served = {*accepted_options()} - {*varied_by("plan")}
     shared = "".join(map(_field, (option for name, option in ALL.items() if name in served)))
     own = "".join(map(_field, (option for name, option in ALL.items() if name not in served)))
     several = "".join(_names(option, _axis(option)) for name, option in ALL.items() if name != _BATCH)
@@ -88,8 +88,8 @@ class Axes(Searched, total=False):
 def serving_module() -> str:
     """A TypedDict of the options of ``serve``: those of its records, and those of a scenario that it takes."""
     imports = {("collections.abc", "Sequence"), ("pathlib", "Path")}
-    imports.add(("ssdsim.question.typed_options", "SharedOptions"))
-    own = ""
+    imports |= {("ssdsim.question.typed_options", name) for name in ("SharedOptions", "Several")}
+    own = "".join(_names(ALL[name], _axis(ALL[name])) for name in varied_by("plan"))
     for record in RECORDS:
         options = options_of(record)
         for field, written in record.__annotations__.items():

@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 from ssdsim.base.kinds import Kind
 from ssdsim.base.record import Record, field
 
-Searcher = Literal["recommend", "schedule"]
+Searcher = Literal["recommend", "schedule", "plan"]
 """An answer that varies options by itself."""
 
 

@@ -14,7 +14,7 @@ import click
 from ssdsim.base import kinds
 from ssdsim.base.errors import closest
 from ssdsim.base.kinds_of_lists import HitRates, ListOf, Lists, Names, PassTimes, Ranges, Several
-from ssdsim.base.option import Option, OptionRecord, Section, options_of
+from ssdsim.base.option import Option, OptionRecord, Searcher, Section, options_of
 from ssdsim.cli.help_page import DECIDING, Decorator, ListedOption, help_all_option, write_options
 from ssdsim.cli.output import VERBOSE
 from ssdsim.cli.values import COMPLETER_OF, OfKind, Output
@@ -161,11 +161,12 @@ def dynamic_options(records: OptionRecords, factory: OptionFactory) -> Decorator
 
 def chosen_options(
     names: Callable[[], Iterable[str]],
-    several: bool = False,
+    several: bool | Searcher = False,
     defaults: bool = True,
     instead: Callable[[], Mapping[str, Any]] = dict,
 ) -> Decorator:
-    """Add scenario options to a :class:`Verb`, with ``several`` as lists or ranges; one not given arrives as None.
+    """Add scenario options to a :class:`Verb`; one not given arrives as None. Lists and ranges are for ``several``: for
+    all options, or for those that an answer varies.
 
     ``defaults`` shows the scenario's in --help: not for a verb that has its own; ``instead`` has a verb's own of some.
     """
@@ -178,7 +179,8 @@ def chosen_options(
             return listed(option, is_flag=True, help=option.help)
         if isinstance(option.kind, Ranges):
             return _again_for_each(option, shown)
-        return listed(option, type=several_of(option) if several else _single(option), help=shown)
+        takes_several = several if isinstance(several, bool) else several in option.varied_by
+        return listed(option, type=several_of(option) if takes_several else _single(option), help=shown)
 
     return dynamic_options(lambda: map(ALL.__getitem__, names()), made)
 

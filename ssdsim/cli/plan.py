@@ -1,23 +1,19 @@
-"""``ssdsim plan``."""
+"""``ssdsim plan``: its options, what it leaves in files, and in which order it prints."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-from rich.console import Console
 
-from ssdsim.answers.evidence import inputs_text
 from ssdsim.answers.workers import Workers
-from ssdsim.base.intervals import Interval, Measured
 from ssdsim.base.kinds import File, Number
 from ssdsim.base.option import pop_record
 from ssdsim.base.record import replace
-from ssdsim.cli.console import console, print_labelled, print_origins, print_warnings
+from ssdsim.cli.console import console, print_warnings
+from ssdsim.cli.explain_plan import print_explanation
 from ssdsim.cli.options import (
     Verb,
     chosen_options,
@@ -31,16 +27,14 @@ from ssdsim.cli.options import (
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import duration_text, kept_in, progress_bar
 from ssdsim.cli.render_plan import print_first_screen
-from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OfKind, OutputFile
-from ssdsim.pricing.occupancy import format_count
+from ssdsim.question.options import DEFAULTS
 from ssdsim.runs.answer_folders import opened_for_serving
-from ssdsim.serving.answer import Pace, ServedLoad, Serving
+from ssdsim.serving.answer import Serving
 from ssdsim.serving.answer import as_json as serving_json
-from ssdsim.serving.batching import EMA, THROUGHPUT, THROUGHPUT_AWARE, Batching, KTable
+from ssdsim.serving.batching import Batching
 from ssdsim.serving.journal import timeline
 from ssdsim.serving.load import Load
-from ssdsim.serving.metrics import Metrics, Summary
 from ssdsim.serving.options import Fleet, Goal, ServeSolverOptions
 from ssdsim.serving.policies import AUTO, accepted_options
 from ssdsim.serving.policy_runs import RunNeeds, run
@@ -48,12 +42,6 @@ from ssdsim.serving.serve import served
 
 _STRATEGIES = f"ar,sd,ssd,{AUTO}"
 _LONG_S = 60.0  # of a core
-_BARS = 12
-_SAYS_K = {
-    THROUGHPUT: "the most tokens a second",
-    EMA: "SGLang's tiers",
-    THROUGHPUT_AWARE: "SGLang's scores",
-}
 
 
 @click.command(
@@ -73,7 +61,15 @@ _SAYS_K = {
 @record_options(ServeSolverOptions)
 @kept_option
 @record_options(Workers)
-@chosen_options(accepted_options, instead=lambda: {"strategies": _STRATEGIES, "k": "each one's best"})
+@chosen_options(
+    accepted_options,
+    several="plan",
+    instead=lambda: {
+        "strategies": _STRATEGIES,
+        "k": "each one's best",
+        "tp": f"the fewest GPUs within the SLO; else {DEFAULTS['tp']}",
+    },
+)
 @explain_option
 @common_options
 def command(
@@ -119,7 +115,7 @@ def command(
     print_first_screen(answer, gpu_hour, explain)
     if explain:
         console().print()
-        print_serving(answer, gpu_hour)
+        print_explanation(answer, gpu_hour)
         print_warnings(answer.warnings, quiet)
 
 
@@ -138,198 +134,3 @@ def _save_timeline(serving: Serving, path: Path) -> None:
     served, load = serving.points[0].served, serving.points[0].workload
     policy = (served.get(AUTO) or served[serving.subject]).policy
     timeline(run(policy, load, serving.how), policy).save(path)
-
-
-def print_serving(serving: Serving, gpu_hour: float | None) -> None:
-    """Print the answer first, then the numbers of each load, then what they rest on."""
-    out = console()
-    out.print(serving.verdict.sentence, style="bold")
-    out.print()
-    print_labelled(out, "Saturated from  ", "; ".join(_capacities(serving)))
-    for each in serving.unsupported.values():
-        print_labelled(out, "Apart           ", each.sentence)
-    if serving.how.slo is not None:
-        print_labelled(out, "A good request  ", f"keeps {serving.how.slo.sentence}")
-    if serving.within_slo:
-        print_labelled(out, "Within the SLO  ", "; ".join(_within_slo(serving)))
-    for point in serving.points:
-        out.print()
-        out.print(_headline(point), style="bold")
-        out.print(_runs(serving, point, gpu_hour) if point.metrics else _closed(serving, point))
-        _beside_fixed_k(out, point, serving.how.batching.says_k)
-        _notes(out, point)
-    if len(serving.points) == 1 and serving.points[0].metrics:
-        out.print()
-        _batches(out, serving, serving.points[0])
-    _rests_on(out, serving)
-
-
-def _capacities(serving: Serving) -> list[str]:
-    return [
-        f"{title(serving, name)} {rate:.1f}{_bounds(interval)} requests/s"
-        for name, (rate, interval) in serving.capacities.items()
-    ]
-
-
-def _within_slo(serving: Serving) -> list[str]:
-    """The rate of each policy within the SLO, and what it is a GPU."""
-    return [
-        f"{title(serving, name)} {each.rate:.2f} ({each.low:.2f}-{each.high:.2f}) requests/s, "
-        f"{each.rate / serving.policies.by_name[name].gpus:.2f} a GPU"
-        for name, each in serving.within_slo.items()
-    ]
-
-
-def title(serving: Serving, name: str) -> str:
-    """The name by which a person knows a policy."""
-    return AUTO if name == AUTO else serving.policies.by_name[name].title
-
-
-def _bounds(interval: Interval | None) -> str:
-    return f" ({interval.low:.1f}-{interval.high:.1f})" if interval else ""
-
-
-def _headline(point: ServedLoad) -> str:
-    workload = point.workload
-    load = f"{workload.concurrency} in flight" if point.rate is None else f"{point.rate:.3g} requests/s"
-    if point.rate is None and workload.concurrency is None:
-        load = "all at once"
-    return f"{load}: {workload.requests} requests, {workload.source}"
-
-
-def _runs(serving: Serving, point: ServedLoad, gpu_hour: float | None) -> TextTable:
-    """The table of simulated runs: a row a metric, a column a policy."""
-    columns = ["GPUs", "requests done/s", "TTFT p50 ms", "TTFT p99 ms", "TPOT p50 ms", "TPOT p50 95 %", "TPOT p99 ms"]
-    columns += ["ITL p99 ms", "tokens/s/GPU", "requests running"]
-    goodput = serving.how.slo is not None
-    columns += ["good/s", "attained"] if goodput else []
-    columns += ["per 1M tok"] if gpu_hour is not None else []
-    table = TextTable(("",), [*columns, "preempted"], turned=True)
-    for name, metrics in point.metrics.items():
-        ttft, tpot = metrics.of_requests["ttft"], metrics.of_requests["tpot"]
-        cells = [
-            format_count(serving.policies.by_name[name].gpus * serving.how.fleet.replicas),
-            f"{metrics.requests_per_s:.2f}" + ("*" if metrics.saturated else ""),
-            _at(ttft, 50, "{:.0f}"),
-            _at(ttft, 99, "{:.0f}"),
-            _at(tpot, 50, "{:.2f}"),
-            _interval(tpot, 50),
-            _at(tpot, 99, "{:.2f}"),
-            f"{metrics.itl_ms[99]:.1f}" if metrics.itl_ms else "-",
-            f"{metrics.tokens_per_s_per_gpu:.0f}",
-            f"{metrics.running:.1f}",
-        ]
-        cells += [f"{metrics.goodput:.2f}", _attained(metrics)] if goodput and metrics.goodput is not None else []
-        cells += ["-", "-"] if goodput and metrics.goodput is None else []
-        cells += [f"{gpu_hour * metrics.gpu_hours_per_million_tokens:.3g}"] if gpu_hour is not None else []
-        table.add_row(title(serving, name), *cells, f"{metrics.preemptions}")
-    return table
-
-
-def _attained(metrics: Metrics) -> str:
-    return "-" if metrics.attainment is None else f"{metrics.attainment.value:.1%}"
-
-
-def _at(summary: Summary | None, percent: int, form: str) -> str:
-    return "-" if summary is None else form.format(summary.percentiles[percent].value)
-
-
-def _interval(summary: Summary | None, percent: int) -> str:
-    if summary is None or np.isnan(summary.percentiles[percent].low):
-        return "-"
-    percentile = summary.percentiles[percent]
-    return f"{percentile.low:.2f}-{percentile.high:.2f}"
-
-
-def _closed(serving: Serving, point: ServedLoad) -> TextTable:
-    table = TextTable(("",), ("GPUs", "TPOT ms", "TTFT ms", "waiting ms", "running"))
-    for name, closed in point.closed.items():
-        numbers = (1e3 * closed.tpot_s, 1e3 * closed.ttft_s, 1e3 * closed.queue_s, closed.running)
-        cells = [f"{float(each):.2f}" if np.isfinite(each) else "saturated" for each in numbers]
-        gpus = format_count(serving.policies.by_name[name].gpus * serving.how.fleet.replicas)
-        table.add_row(title(serving, name), gpus, *cells)
-    return table
-
-
-def _beside_fixed_k(out: Console, point: ServedLoad, says_k: KTable | str | None) -> None:
-    """Print the best of the Ks between which K moves, where it has run for good."""
-    best, least_tpot = point.best_k_e2el, point.best_k
-    if best is None or least_tpot is None:
-        return
-    by = _SAYS_K[says_k] if isinstance(says_k, str) else "the table"
-    fixed = point.fixed_k
-    said = f"{_k(best)} is the best: {_pace(fixed[best])}" if _keeps_up(fixed[best]) else "none keeps up"
-    out.print(f"K by {by}: {_pace(point.switching)}; of its Ks for good {said}")
-    if best != least_tpot:
-        out.print(
-            f"{_k(least_tpot)} has the least TPOT, and later first tokens: {_pace(fixed[least_tpot])}", style="dim"
-        )
-
-
-def _k(k: int) -> str:
-    return "K 0, without a draft," if k == 0 else f"K {k}"
-
-
-def _pace(pace: Pace) -> str:
-    """``1.12 s (1.05-1.19) to the last token, TPOT 5.45 ms (5.31-5.59)``."""
-    if not _keeps_up(pace):
-        return "saturated"
-    return f"{_mean(pace.e2el, 's', 1e-3)} to the last token, TPOT {_mean(pace.tpot, 'ms')}"
-
-
-def _keeps_up(pace: Pace) -> bool:
-    return bool(np.isfinite(pace.e2el.value))
-
-
-def _mean(ms: Measured, unit: str, scale: float = 1.0) -> str:
-    value, low, high = (scale * each for each in (ms.value, ms.low, ms.high))
-    return f"{value:.2f} {unit}" + ("" if np.isnan(low) else f" ({low:.2f}-{high:.2f})")
-
-
-def _notes(out: Console, point: ServedLoad) -> None:
-    for note in point.workload.notes:
-        out.print(note, style="dim")
-    if any(metrics.saturated for metrics in point.metrics.values()):
-        out.print("* saturated: its queue grows, so its times are those of this finite run", style="yellow")
-    if any(s is not None and s.few for m in point.metrics.values() for s in (m.of_requests["ttft"],)):
-        out.print("fewer than 1,000 requests after the start: a p99 rests on fewer than ten of them", style="dim")
-    rejected = {name: m.rejected for name, m in point.metrics.items() if m.rejected}
-    if rejected:
-        said = ", ".join(f"{count} by {name}" for name, count in rejected.items())
-        out.print(f"rejected, because no cache could hold them: {said}", style="yellow")
-
-
-def _batches(out: Console, serving: Serving, point: ServedLoad) -> None:
-    """Print how many decode together, as shares of the time, and what runs there where it follows them."""
-    width = max(6, *(len(title(serving, name)) + 1 for name in point.metrics))
-    for name, metrics in point.metrics.items():
-        counts = np.array(list(metrics.batch_histogram) or [0])
-        shares = np.array(list(metrics.batch_histogram.values()) or [1.0])
-        edges = np.unique(np.linspace(0, counts.max() + 1, _BARS + 1).astype(int))
-        heights = [float(shares[(counts >= low) & (counts < high)].sum()) for low, high in pairwise(edges)]
-        bars = "".join(" ▁▂▃▄▅▆▇█"[int(np.ceil(8 * height / max(heights)))] for height in heights)
-        clean = "" if metrics.clean_share is None else f", all hit in {metrics.clean_share:.1%} of rounds"
-        forced = "" if not metrics.forced_share else f", {metrics.forced_share:.1%} of look-ups are of new requests"
-        print_labelled(out, f"{title(serving, name):{width}}", f"0 {bars} {edges[-1] - 1} running{clean}{forced}")
-    for name, metrics in point.metrics.items():
-        policy = None if name not in point.served else point.served[name].policy
-        if policy is None or not (policy.is_schedule or policy.variants[0].scenario.strategy.follows_batch):
-            continue
-        shares_of = dict.fromkeys((variant.label for variant in policy.variants), 0.0)  # some read alike
-        for variant, share in zip(policy.variants, metrics.variant_share, strict=True):
-            shares_of[variant.label] += share
-        used = ", ".join(f"{label} {share:.0%}" for label, share in shares_of.items() if share >= 0.005)
-        print_labelled(out, f"{title(serving, name):{width}}", f"of the time: {used}")
-
-
-def _rests_on(out: Console, serving: Serving) -> None:
-    configuration = serving.policies.configuration
-    out.print()
-    for reason in serving.policies.no_room.values():
-        out.print(reason, style="yellow")
-    print_origins(out, configuration.provenance, configuration.runtime, inputs_text(configuration.inputs))
-    for crossing in serving.crossings[:1]:
-        if crossing.interval is not None:
-            out.print(
-                "intervals of rates: 95 % from all that is not known; of times: 95 % of a run as long", style="dim"
-            )

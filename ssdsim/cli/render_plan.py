@@ -13,12 +13,13 @@ from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.question.standing import TokenInput
 from ssdsim.serving.answer import ServedLoad, Serving
-from ssdsim.serving.fleet_size import FleetPlan
+from ssdsim.serving.fleet_size import FleetPlan, Need
 from ssdsim.serving.lookahead import speed
 from ssdsim.serving.policies import AUTO, without_auto
 from ssdsim.serving.workload import Workload
 
 _PLAIN = "no drafts"
+_SPARED = ("Why", "Needed")  # lines in whose place a doubt stands
 _MATTERS = 0.05  # of a speed
 _MOST_RATES = 5  # columns of a first screen
 Screen = tuple[str, list[tuple[str, ...]], Mapping[str, str]]
@@ -36,7 +37,7 @@ def print_first_screen(serving: Serving, gpu_hour: float | None, explained: bool
         headline, table, lines = _at_a_load(serving, gpu_hour) if len(loads) == 1 else _over_rates(serving)
     load = loads[0] if len(loads) == 1 else serving.workload
     doubt = "; ".join(load.doubts)
-    told = {label: text for label, text in lines.items() if label != "Why" or not doubt}
+    told = {label: text for label, text in lines.items() if label not in _SPARED or not doubt}
     slo = "" if serving.how.slo is not None else "--slo ttft:1s,tpot:30ms plans its GPUs; "
     ending = {
         "Assumed": _assumed(serving.policies.configuration.inputs),
@@ -77,6 +78,11 @@ def _listed(serving: Serving, names: Sequence[str], say: Callable[[str], str]) -
     return ", ".join(f"{say(name)} {_with(serving, name)}" for name in names)
 
 
+def _each(serving: Serving, names: Sequence[str], say: Callable[[str], str]) -> str:
+    """The same, in fewer words: ``no drafts 7.9, SD 11``."""
+    return ", ".join(f"{_called(serving, name)} {say(name)}" for name in names)
+
+
 def _percent(share: float) -> str:
     """Rounded down: what misses a share by little does not look as if it had it."""
     return f"{floor(100.0 * share + 1e-9)} %"
@@ -95,9 +101,8 @@ def _price(gpu_hour: float | None, gpus: float) -> tuple[str, ...]:
 
 
 def _needs(serving: Serving, plan: FleetPlan, gpu_hour: float | None) -> Screen:
-    names = list(plan.needs)
     hour = () if gpu_hour is None else ("$/h",)
-    rows = [("", "GPUs", *hour, "kept", "first token p99", "a token p99")]
+    rows = [("", "GPUs", *hour, "in SLO", "1st token, p99", "a token, p99 of requests")]
     for name, need in plan.needs.items():
         gpus, title = plan.total(name), _called(serving, name, need.k)
         if gpus is None or need.metrics is None or need.metrics.attainment is None:
@@ -107,19 +112,20 @@ def _needs(serving: Serving, plan: FleetPlan, gpu_hour: float | None) -> Screen:
         rows.append(
             (title, format_count(gpus), *_price(gpu_hour, gpus), _percent(need.metrics.attainment.value), *times)
         )
-    can = [name for name in names if plan.needs[name].replicas is not None]
+    can = [name for name, need in plan.needs.items() if need.replicas is not None]
     fewer = [name for name in can if plan.needs[name].fewer is not None]
-    kept = _listed(serving, fewer, lambda name: _percent(plan.needs[name].fewer or 0.0))
-    held = _listed(serving, can, lambda name: f"{plan.needs[name].holds:.3g}")
+    less = _each(serving, fewer, lambda name: _percent(plan.needs[name].fewer or 0.0))
+    held = (f"{_called(serving, name)} {_size(plan.needs[name])}, {plan.needs[name].holds:.3g}/s" for name in can)
     lines = {
-        "Why": f"one replica fewer keeps {kept}" if fewer else "",
-        "A replica": f"holds {held} requests/s" if can else "",
-        "How sure": f"likely {_listed(serving, can, lambda name: _likely_gpus(plan, name))}" if can else "",
+        "Needed": f"{_percent(plan.share)} in SLO" + (f"; a replica less: {less}" if fewer else ""),
+        "A replica": f"holds: {'; '.join(held)}" if can else "",
+        "How sure": f"8 of 10 draws: {_each(serving, can, lambda name: _likely_gpus(plan, name))} GPUs" if can else "",
     }
     return _needs_headline(serving, plan, can), rows, lines
 
 
 def _slowest(plan: FleetPlan, name: str, which: str) -> float:
+    """Milliseconds of the slowest 1 % of requests, at least: to the first token, or a token on average after it."""
     metrics = plan.needs[name].metrics
     summary = None if metrics is None else metrics.of_requests[which]
     return np.nan if summary is None else summary.percentiles[99].value
@@ -130,17 +136,24 @@ def _likely_gpus(plan: FleetPlan, name: str) -> str:
     return f"{low}" if low == high else f"{low}-{high}"
 
 
+def _size(need: Need) -> str:
+    """A replica: ``TP 4``, ``TP 4 + 1``."""
+    return f"TP {need.tp}" + (f" + {format_count(need.gpus - need.tp)}" if need.gpus > need.tp else "")
+
+
+def _fleet(need: Need) -> str:
+    """``one replica, TP 4``, ``2 replicas, each TP 4 + 1``."""
+    return f"one replica, {_size(need)}" if need.replicas == 1 else f"{need.replicas} replicas, each {_size(need)}"
+
+
 def _needs_headline(serving: Serving, plan: FleetPlan, can: Sequence[str]) -> str:
-    if not can:
+    if not can or plan.decision is None:
         return f"No number of GPUs keeps {_percent(plan.share)} of the requests within {serving.how.slo}."
-    totals = {name: float(plan.total(name) or 0.0) for name in can}
-    best, *others = sorted(can, key=lambda name: (totals[name], _slowest(plan, name, "tpot")))
+    totals, losses = {name: float(plan.total(name) or 0.0) for name in can}, plan.decision.losses
+    best, *others = sorted(can, key=lambda name: (name != plan.leader, totals[name], losses.get(name, 1.0)))
     site = serving.policies.configuration.site
     device = "GPUs" if site is None else site.profile.name.partition("-")[0].upper()
-    need = f"You need {format_count(totals[best])} {device}"
-    replicas = plan.needs[best].replicas
-    degree = "" if site is None else f", TP {site.tp}"  # which nothing searches: another may need fewer
-    each = f" (one replica{degree})" if replicas == 1 else f" ({replicas} replicas of {format_count(plan.gpus[best])})"
+    need, each = f"You need {format_count(totals[best])} {device}", f" ({_fleet(plan.needs[best])})"
     if not others:
         alone = f" {_with(serving, best)}; no number is enough otherwise" if len(plan.needs) > 1 else ""
         return f"{need}{each}{alone}."
@@ -150,21 +163,29 @@ def _needs_headline(serving: Serving, plan: FleetPlan, can: Sequence[str]) -> st
         rest = _listed(serving, others, lambda name: format_count(totals[name]))
         impossible = "" if "ar" not in plan.needs else "; without drafts no number is enough"
         return f"{need}{each} {_with(serving, best)}, {rest}{impossible}."
-    faster = _faster_tokens(plan, plain, drafting)
-    if totals[drafting] == totals[plain]:
-        return f"{need} either way{each}: {_called(serving, drafting)} saves none{faster}."
+    saved = totals[plain] - totals[drafting]
+    saves = f"{_called(serving, drafting)} {_saves(saved)}{_tokens(plan, plain, drafting, saved)}"
+    if not saved:
+        fleets = {name: _fleet(plan.needs[name]) for name in (plain, drafting)}
+        unlike = "; ".join(f"{_with(serving, name)} {fleet}" for name, fleet in fleets.items())
+        return f"{need} either way{each if len({*fleets.values()}) == 1 else f' ({unlike})'}: {saves}."
     other = plain if best == drafting else drafting
-    saved = format_count(totals[plain] - totals[drafting])
-    saves = f": {_called(serving, drafting)} saves {saved}" if best == drafting else ""
-    return f"{need}{each} {_with(serving, best)}, {format_count(totals[other])} {_with(serving, other)}{saves}{faster}."
+    return f"{need}{each} {_with(serving, best)}, {format_count(totals[other])} {_with(serving, other)}: {saves}."
 
 
-def _faster_tokens(plan: FleetPlan, plain: str, drafting: str) -> str:
-    """How the slowest tokens compare."""
-    ratio = _slowest(plan, plain, "tpot") / _slowest(plan, drafting, "tpot")
-    if not abs(ratio - 1.0) > _MATTERS:
+def _saves(gpus: float) -> str:
+    if not gpus:
+        return "saves none"
+    return f"saves {format_count(gpus)}" if gpus > 0 else f"takes {format_count(-gpus)} more"
+
+
+def _tokens(plan: FleetPlan, plain: str, drafting: str, saved: float) -> str:
+    """How fast the slowest requests get their tokens with drafts, if that matters beside the GPUs ``saved``."""
+    slow, fast = (_slowest(plan, name, "tpot") for name in (plain, drafting))
+    if not abs(slow / fast - 1.0) > _MATTERS:
         return ""
-    return f", but users get their slowest tokens {ratio:.1f} times as fast"
+    word = "and" if (saved > 0) == (fast < slow) else "but"
+    return f", {word} its slowest 1 % of requests get a token each {_number(fast)} ms, not {_number(slow)}"
 
 
 # what a replica holds within an SLO
@@ -198,7 +219,7 @@ def _at_a_load(serving: Serving, gpu_hour: float | None) -> Screen:
     (point,) = serving.points
     names, replicas = list(without_auto(point.served)), serving.how.fleet.replicas
     is_judged = serving.how.slo is not None and bool(point.metrics)
-    last = "kept" if is_judged else "first ms"
+    last = "in SLO" if is_judged else "first ms"
     hour = () if gpu_hour is None else ("$/h",)
     rows = [("", "GPUs", *hour, "answer s", "likely", "token ms", last, "full at /s")]
     for name in names:

@@ -118,7 +118,7 @@ SITE = (
         about="tensor-parallel degree of the target",
         axis="target GPUs (tensor parallel)",
         doubling=True,
-        varied_by=("recommend",),
+        varied_by=("recommend", "plan"),
     ),
     machine_choice(
         name="draft_tp",

@@ -18,7 +18,7 @@ from ssdsim.base.plain import Shown, document, picked
 from ssdsim.base.record import Record, field
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.serving.closed_form import SteadyState
-from ssdsim.serving.crossing import Advice, Crossing, RateCurve, Shared, crossing
+from ssdsim.serving.crossing import Advice, Crossing, RateCurve, Shared, advice, crossing
 from ssdsim.serving.fleet_size import FleetPlan
 from ssdsim.serving.lookahead import Served
 from ssdsim.serving.metrics import Metrics, Summary
@@ -114,10 +114,9 @@ class Serving(Displayable, Record):
     """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a queue
     grows without end, with 95 % intervals from all that is not known.
 
-    ``crossings`` are those of the subject with every other strategy, ``first_crossings`` those with the rival that the
-    verdict names. The engine does not run those that are ``unsupported``. ``within_slo`` are the rates up to which a
-    share of requests is good, if somebody asks for it; ``plan`` says how many replicas a load needs. ``requests`` has a
-    line a request of every run, if there is a folder.
+    ``crossings`` are those of the subject with every other strategy. The engine does not run those that are
+    ``unsupported``. ``within_slo`` are the rates up to which a share of requests is good, if somebody asks for it;
+    ``plan`` says how many replicas a load needs. ``requests`` has a line a request of every run, if there is a folder.
     """
 
     policies: Policies
@@ -130,8 +129,6 @@ class Serving(Displayable, Record):
     points: Sequence[ServedLoad]
     sides: Mapping[str, RateCurve]
     capacities: Mapping[str, tuple[float, Interval | None]]
-    first_crossings: Sequence[Crossing]
-    verdict: Advice
     warnings: Sequence[str]
     within_slo: Mapping[str, Capacity] = field(default_factory=dict)
     k_within_slo: Mapping[str, int] = field(default_factory=dict)
@@ -144,8 +141,20 @@ class Serving(Displayable, Record):
         return {name: side.sharing for name, side in self.sides.items()}
 
     @cached_property
+    def first_crossings(self) -> list[Crossing]:
+        """Those with the rival that the verdict names; worked out, as all of them, when somebody asks."""
+        return crossings_of(self.subject, self.sides, rivals_of(self.subject, self.policies)[:1])
+
+    @cached_property
+    def verdict(self) -> Advice:
+        """Up to which rate the subject is ahead of its first rival."""
+        replicas = self.how.fleet.replicas
+        rates = [None if point.workload.offered is None else point.workload.offered / replicas for point in self.points]
+        return advice(self.subject, self.sides, self.first_crossings, rates)
+
+    @cached_property
     def crossings(self) -> list[Crossing]:
-        """The first rival's before the others', which are worked out when somebody asks."""
+        """The first rival's before the others'."""
         others = rivals_of(self.subject, self.policies)[1:]
         return [*self.first_crossings, *crossings_of(self.subject, self.sides, others)]
 
@@ -247,7 +256,7 @@ def _plan(plan: FleetPlan, gpu_hour: float | None) -> dict[str, Any]:
     for name, need in plan.needs.items():
         gpus = plan.total(name)
         needs[name] = {
-            **picked(need, "k", "replicas", "holds", "k_that_holds_most", "fewer", "runs"),
+            **picked(need, "tp", "k", "replicas", "holds", "k_that_holds_most", "fewer", "runs"),
             "gpus": gpus,
             "gpus_likely": None if gpus is None else plan.likely(name),
             "cost_per_hour": None if gpus is None or gpu_hour is None else gpus * gpu_hour,

@@ -140,17 +140,14 @@ class SteadyState(Record):
         return np.asarray(self.ttft_s + self.decode_s)
 
 
-def sharing(
-    policy: Policy, workload: Workload, batching: Batching, errors: TimingErrors | None = None
-) -> tuple[Sharing, Sharing | None, Sharing | None]:
-    """Sharing of a policy by a workload's mean requests; the same under draws of all that is not known; and over the
-    ranges of tokens with timings as they are predicted, where it has any.
+def sharing(policy: Policy, workload: Workload, batching: Batching) -> Sharing:
+    """Sharing of a policy by a workload's mean requests.
 
     Rates between the batches that are worked out (25 % apart) are interpolated.
     """
     context, out = workload.context, float(workload.output_tokens.mean())
     most = most_sequences(policy, workload, batching)
-    nodes = [n for n in _NODES if n < most] + [most]
+    nodes = _nodes(most)
     tax = 1.0 + batching.tax * policy.is_schedule
     at_nodes = [_at(policy.at(n, context), n, workload, batching, tax) for n in nodes]
     n = np.arange(1, most + 1)
@@ -158,20 +155,31 @@ def sharing(
     phi, lost, round_s, prompt_s = (np.interp(n, nodes, column) for column in columns)
     # a request has its first token from its prompt; of its last round, some tokens are past its end
     tokens = np.asarray(_tokens(policy.at(min(most, 8), context), out, batching))
-    elsewhere = batching.prefill == "none"
-    mean = Sharing(phi, lost, tokens, round_s, prompt_s, out, elsewhere)
-    if errors is None:
-        return mean, None, None
+    return Sharing(phi, lost, tokens, round_s, prompt_s, out, batching.prefill == "none")
+
+
+def drawn_sharing(
+    mean: Sharing, policy: Policy, context: float, errors: TimingErrors
+) -> tuple[Sharing, Sharing | None]:
+    """The :func:`sharing` under draws of all that is not known; and over the ranges of tokens with timings as they are
+    predicted, where it has any.
+    """
+    nodes, n = _nodes(mean.most), np.arange(1, mean.most + 1)
     drawn = [policy.at(m, context).table.drawn(m, context, errors) for m in nodes]
 
     def moved(factors: Sequence[Draws]) -> Sharing:
         between = np.array([np.interp(n, nodes, column) for column in np.array(factors).T])
-        return Sharing(phi * between, lost / between, tokens, round_s, prompt_s, out, elsewhere)
+        return replace(mean, tokens_per_s=mean.tokens_per_s * between, lost_s=mean.lost_s / between)
 
     looks = [np.ones(1) if each.across is None else each.across for each in drawn]
     most_looks = max(each.size for each in looks)
     across = moved([np.broadcast_to(each, most_looks) for each in looks]) if most_looks > 1 else None
-    return mean, moved([each.joint for each in drawn]), across
+    return moved([each.joint for each in drawn]), across
+
+
+def _nodes(most: int) -> list[int]:
+    """Batches up to a full one that are worked out."""
+    return [n for n in _NODES if n < most] + [most]
 
 
 def most_sequences(policy: Policy, workload: Workload, batching: Batching) -> int:

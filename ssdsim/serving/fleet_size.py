@@ -1,21 +1,27 @@
-"""The fewest replicas that keep enough requests of a load within an SLO, and how much more these would hold."""
+"""The fewest GPUs that keep enough requests of a load within an SLO: replicas, and the tensor parallelism of each.
+
+Each strategy is looked at first at the degree at which the closed form has it need the fewest GPUs. Another degree is
+simulated only where it could need no more: by the closed form, with 30 % in its favour. There the most replicas that do
+not need more GPUs are run first, and if these fail, nothing else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import ceil
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from math import ceil, floor
 
 import numpy as np
 
 from ssdsim.answers.decision import Candidate, Decision, decide
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import Array
-from ssdsim.base.intervals import quantiles
+from ssdsim.base.intervals import Draws, quantiles
 from ssdsim.base.record import Record, replace
-from ssdsim.serving.lookahead import OwnK, rate_within
+from ssdsim.serving.degrees import Degrees
+from ssdsim.serving.lookahead import OwnK, rate_within, speed
 from ssdsim.serving.metrics import Metrics, measure
 from ssdsim.serving.options import Fleet
-from ssdsim.serving.policy import Policy
 from ssdsim.serving.policy_runs import How, RunCache, attained, each_once, key_of, named, run
 from ssdsim.serving.workload import MOST_REQUESTS, Workload
 
@@ -31,13 +37,15 @@ _SLACK = 1e-9
 
 
 class Need(Record):
-    """The replicas that a strategy needs, None where no number is enough, and the K of which answers are done first
-    there.
+    """What a strategy needs: ``replicas`` of so many ``gpus`` (None where no number of them is enough), the target of
+    each on ``tp``. With ``k`` answers are done first there.
 
     ``metrics`` are those of all of them, ``fewer`` the share of requests that one replica fewer keeps. ``holds`` is the
     rate a replica that still keeps enough, with the K that holds most. ``runs`` is the number of simulations.
     """
 
+    tp: int
+    gpus: float
     k: int
     replicas: int | None
     metrics: Metrics | None
@@ -57,16 +65,21 @@ class Peak(Record):
 class FleetPlan(Record):
     """How many replicas each strategy needs at ``rate`` requests a second, and how sure that is.
 
-    ``gpus_of`` are draws of the GPUs of each that can serve the load at all; ``decision`` chooses the fewest of them.
+    ``gpus_of`` are draws of the GPUs of each that can serve the load at all. ``decision`` is between those that need
+    the fewest: by which of them answers are done first there.
     """
 
     rate: float
     share: float
     peak: Peak | None
     needs: Mapping[str, Need]
-    gpus: Mapping[str, float]
     gpus_of: Mapping[str, Array]
     decision: Decision[str] | None
+
+    @property
+    def leader(self) -> str:
+        """The strategy with the fewest GPUs, of equals the choice of the one rule; any where no number is enough."""
+        return next(iter(self.needs)) if self.decision is None else self.decision.chosen
 
     def likely(self, name: str) -> tuple[int, int]:
         """The 80 % range of a strategy's GPUs."""
@@ -75,12 +88,12 @@ class FleetPlan(Record):
 
     def total(self, name: str) -> float | None:
         """GPUs in all."""
-        replicas = self.needs[name].replicas
-        return None if replicas is None else replicas * self.gpus[name]
+        need = self.needs[name]
+        return None if need.replicas is None else need.replicas * need.gpus
 
 
 def fleet_plan(
-    strategies: Mapping[str, OwnK],
+    degrees: Degrees,
     workload: Workload,
     share: float,
     how: How,
@@ -88,26 +101,35 @@ def fleet_plan(
     workers: Workers,
     known: Mapping[str, Array],
 ) -> FleetPlan:
-    """Search each strategy's replicas; a cached search is not repeated. ``known`` is what may be known first."""
-    names, keys = list(strategies), {}
+    """Search what each strategy needs; a cached search is not repeated. ``known`` is what may be known first."""
+    names, keys = degrees.names, {}
     if cache is not None:
-        keys = {n: key_of(f"replicas of {named(n, _any(own))}", workload, how, share) for n, own in strategies.items()}
+        keys = {name: key_of(f"GPUs of {_searched(degrees, name)}", workload, how, share) for name in names}
 
-    def work(name: str, number: int) -> tuple[OwnK, int, Workload, How, float]:
-        return strategies[name], number, workload, how, share
+    def work(name: str, number: int) -> tuple[Degrees, str, int, Workload, How, float]:
+        return degrees, name, number, workload, how, share
 
     needs = each_once(names, keys, Need, _search, work, cache, workers)
-    gpus = {name: own.gpus for name, own in strategies.items()}
-    gpus_of = {
-        name: gpus[name] * _replicas(strategies[name], needs[name], workload.rate, how)
-        for name in names
-        if needs[name].replicas is not None
-    }
-    candidates = [Candidate.of(name, name, float(gpus_of[name].mean())) for name in gpus_of]
-    decision = decide(candidates, {name: 1.0 / each for name, each in gpus_of.items()}, known) if candidates else None
-    return FleetPlan(
-        workload.rate, share, peak_of(workload), {name: needs[name] for name in names}, gpus, gpus_of, decision
-    )
+    can = {name: degrees.own(name, needs[name].tp) for name in names if needs[name].replicas is not None}
+    gpus_of = {name: needs[name].gpus * _replicas(own, needs[name], workload.rate, how) for name, own in can.items()}
+    plan = FleetPlan(workload.rate, share, peak_of(workload), {n: needs[n] for n in names}, gpus_of, None)
+    totals = {name: float(plan.total(name) or 0.0) for name in can}
+    fewest = [name for name in can if totals[name] <= min(totals.values())]
+    if not fewest:
+        return plan
+    speeds = {name: _speed(can[name], needs[name].k, needs[name].replicas or 1, workload) for name in fewest}
+    return replace(plan, decision=decide([Candidate.of(n, n, totals[n]) for n in fewest], speeds, known))
+
+
+def _searched(degrees: Degrees, name: str) -> str:
+    """What tells a search from others of the same load."""
+    policies = [each.by_name[name] for each in degrees.possible.values() if name in each.by_name]
+    return ", ".join(named(name, each) for each in policies)
+
+
+def _speed(own: OwnK, k: int, replicas: int, workload: Workload) -> Draws:
+    """Answers a second that one request after the other would have, on so many replicas."""
+    return speed(own.by_k[k].draws, workload.rate / replicas, workload)
 
 
 def peak_of(workload: Workload) -> Peak | None:
@@ -120,10 +142,6 @@ def peak_of(workload: Workload) -> Peak | None:
     return Peak(float(counts[first]) / 60.0, float(workload.arrival_s[first]))
 
 
-def _any(own: OwnK) -> Policy:
-    return next(iter(own.by_k.values())).policy
-
-
 def _replicas(own: OwnK, need: Need, rate: float, how: How) -> Array:
     """Replicas in each draw: what a replica holds moves as by the closed form."""
     assert how.slo is not None
@@ -132,50 +150,93 @@ def _replicas(own: OwnK, need: Need, rate: float, how: How) -> Array:
     return np.clip(np.ceil(rate / (need.holds * drawn / middle) - _SLACK), 1, MOST_REPLICAS)
 
 
-def _search(own: OwnK, number: int, workload: Workload, how: How, share: float) -> tuple[int, tuple[Need, None]]:
-    return number, (_Search(own, workload, how, share).need(), None)
+def _search(
+    degrees: Degrees, name: str, number: int, workload: Workload, how: How, share: float
+) -> tuple[int, tuple[Need, None]]:
+    assert how.slo is not None
+    looked: list[_Search] = []
+    for tp, least in degrees.in_order(name, workload.rate, how.slo):
+        fewest = min((each.gpus for each in looked), default=np.inf)
+        if least <= fewest:
+            looked.append(_Search(degrees.own(name, tp), tp, workload, how, share))
+            looked[-1].search(fewest)
+    fewest = min(each.gpus for each in looked)
+    best = _of_equals([each for each in looked if each.gpus <= fewest], workload) if fewest < np.inf else looked[0]
+    return number, (best.need(sum(each.runs for each in looked)), None)
+
+
+def _of_equals(searches: Sequence[_Search], workload: Workload) -> _Search:
+    """Of the degrees with as few GPUs the one by which answers are done first."""
+    if len(searches) == 1:
+        return searches[0]
+    every = [Candidate.of(i, each.own.name, each.gpus, each.tp) for i, each in enumerate(searches)]
+    speeds = {i: _speed(each.own, each.fastest, each.replicas or 1, workload) for i, each in enumerate(searches)}
+    return searches[decide(every, speeds).chosen]
 
 
 class _Search:
-    """Runs of one strategy, each once."""
+    """Runs of one strategy at one degree, each once; and the ``replicas`` that they find (None: none are enough)."""
 
-    def __init__(self, own: OwnK, workload: Workload, how: How, share: float) -> None:
+    def __init__(self, own: OwnK, tp: int, workload: Workload, how: How, share: float) -> None:
         assert how.slo is not None
-        self._own, self._workload, self._how, self._share, self._slo = own, workload, how, share, how.slo
+        self.own, self.tp = own, tp
+        self.replicas: int | None = None
+        self._workload, self._how, self._share, self._slo = workload, how, share, how.slo
         self._known: dict[tuple[int, int, float], Metrics] = {}
+        self._k = own.within(self._slo).chosen
 
-    def need(self) -> Need:
-        """Fewest replicas with the K that holds most; then the K that is fastest on them, if it holds enough, too."""
-        k, rate = self._own.within(self._slo).chosen, self._workload.rate
-        replicas = self._fewest(k)
+    @property
+    def gpus(self) -> float:
+        """GPUs in all; infinite where no number is enough."""
+        return np.inf if self.replicas is None else self.replicas * self.own.gpus
+
+    @property
+    def runs(self) -> int:
+        return len(self._known)
+
+    @cached_property
+    def fastest(self) -> int:
+        """The K by which answers are done first on the replicas, if it holds enough; else that which holds most."""
+        assert self.replicas is not None
+        first = self.own.at(self._workload.rate / self.replicas, self._workload).chosen
+        return first if self._keeps(first, self.replicas) else self._k
+
+    def need(self, runs: int) -> Need:
+        """What was found, after so many ``runs`` of all degrees before; K is the one of :attr:`fastest`."""
+        k, replicas, gpus, before = self._k, self.replicas, self.own.gpus, runs - self.runs
         if replicas is None:
-            return Need(k, None, None, None, 0.0, k, len(self._known))
+            return Need(self.tp, gpus, k, None, None, None, 0.0, k, runs)
         fewer = attained(self._at(k, replicas - 1)) if replicas > 1 else None
-        holds, first = self._holds(k, replicas), self._own.at(rate / replicas, self._workload).chosen
-        runs = first if self._keeps(first, replicas) else k
-        return Need(runs, replicas, self._at(runs, replicas), fewer, holds, k, len(self._known))
+        holds, fastest = self._holds(k, replicas), self.fastest
+        metrics = self._at(fastest, replicas)
+        return Need(self.tp, gpus, fastest, replicas, metrics, fewer, holds, k, before + self.runs)
 
-    def _fewest(self, k: int) -> int | None:
-        """From what the closed form says, up or down in growing steps, then by halves."""
-        rate, mean = self._workload.rate, self._own.by_k[k].mean
-        first = min(MOST_REPLICAS, max(1, ceil(rate / float(rate_within(mean, self._slo)[0]))))
+    def search(self, most_gpus: float) -> None:
+        """Find the fewest replicas, of not more GPUs, with the K that holds most: from what the closed form says, up or
+        down in growing steps, then by halves.
+        """
+        k, rate, mean = self._k, self._workload.rate, self.own.by_k[self._k].mean
         most = min(MOST_REPLICAS, ceil(rate / (_IDLE * float(mean.capacity))))
-        low, high, step = 0, first, 1
-        if self._keeps(k, first):
+        if most_gpus < np.inf:
+            most = min(most, floor(most_gpus / self.own.gpus + _SLACK))
+            if most < 1 or not self._keeps(k, most):
+                return
+        low, step, high = 0, 1, min(most, max(1, ceil(rate / float(rate_within(mean, self._slo)[0]))))
+        if self._keeps(k, high):
             while high - step > 0 and self._keeps(k, high - step):
                 high, step = high - step, 2 * step
             low = max(0, high - step)
         else:
             while not self._keeps(k, high):
                 if high >= most:
-                    return None
+                    return
                 low, high, step = high, min(most, high + step), 2 * step
-        return _first(lambda n: self._keeps(k, n), low, high)
+        self.replicas = _first(lambda n: self._keeps(k, n), low, high)
 
     def _holds(self, k: int, replicas: int) -> float:
         """Requests a second a replica: at least what comes, and less than what one replica fewer would get."""
         a_replica = self._workload.rate / replicas
-        closed = _BEYOND * float(rate_within(self._own.by_k[k].mean, self._slo)[0])
+        closed = _BEYOND * float(rate_within(self.own.by_k[k].mean, self._slo)[0])
         low, high = 1.0, replicas / (replicas - 1) if replicas > 1 else max(_BEYOND, closed / a_replica)
         for _ in range(_NARROWED):
             middle = (low + high) / 2.0
@@ -189,7 +250,7 @@ class _Search:
         key = k, replicas, faster
         if key not in self._known:
             load, how = part_of(self._workload, replicas, self._how)
-            self._known[key] = measure(run(self._own.by_k[k].policy, load.faster(faster), how), self._how.slo)
+            self._known[key] = measure(run(self.own.by_k[k].policy, load.faster(faster), how), self._how.slo)
         return self._known[key]
 
 

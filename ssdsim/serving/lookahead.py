@@ -14,7 +14,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.closed_form import Sharing, SteadyState, sharing
+from ssdsim.serving.closed_form import Sharing, SteadyState, drawn_sharing, sharing
 from ssdsim.serving.options import Slo
 from ssdsim.serving.policy import Policy
 from ssdsim.serving.workload import Workload
@@ -25,6 +25,9 @@ KS = (1, 2, 3, 4, 5, 6, 8)
 """Ks that are tried."""
 NONE = 0
 """Stands for the K of what drafts nothing, and for one that is given or that follows something else."""
+
+DRAWS = 200
+"""Draws of what is not known, behind capacities, crossings and choices."""
 
 _NEAR = 0.95  # of the capacity: beyond, means over a run are those of a queue that grows while it lasts
 _HALVINGS = 14
@@ -64,16 +67,33 @@ class AtBestK(Record):
 
 
 class Served(Record):
-    """A strategy with one K: its policy, how requests share it; also in draws, and over the ranges of tokens."""
+    """A strategy with one K: its policy, and how requests share it; ``errors`` are draws of all that is not known."""
 
     policy: Policy
-    mean: Sharing
-    drawn: Sharing | None
-    across: Sharing | None
+    workload: Workload
+    batching: Batching
+    errors: TimingErrors | None
 
-    @staticmethod
-    def of(policy: Policy, workload: Workload, batching: Batching, errors: TimingErrors | None) -> Served:
-        return Served(policy, *sharing(policy, workload, batching, errors))
+    @cached_property
+    def mean(self) -> Sharing:
+        """How requests share it, with nothing in doubt."""
+        return sharing(self.policy, self.workload, self.batching)
+
+    @property
+    def drawn(self) -> Sharing | None:
+        """The same in draws; None where nothing is in doubt."""
+        return self._moved[0]
+
+    @property
+    def across(self) -> Sharing | None:
+        """The same over the ranges of tokens, where there are any."""
+        return self._moved[1]
+
+    @cached_property
+    def _moved(self) -> tuple[Sharing | None, Sharing | None]:
+        if self.errors is None:
+            return None, None
+        return drawn_sharing(self.mean, self.policy, self.workload.context, self.errors)
 
     @property
     def draws(self) -> Sharing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
@@ -26,7 +26,7 @@ from ssdsim.question.scenario import Scenario
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.by_k import by_k, paused
 from ssdsim.serving.closed_form import requests_per_s
-from ssdsim.serving.lookahead import KS, open_lookahead
+from ssdsim.serving.lookahead import open_lookahead
 from ssdsim.serving.passes import PromptTables
 from ssdsim.serving.policy import Policy, Variant, numbers_at, of_alternatives
 from ssdsim.serving.schedule_file import Cell, Schedule
@@ -79,10 +79,16 @@ class Policies(Record):
 
 
 def policies(
-    given: Mapping[str, Any], workload: Workload, batching: Batching, plan: Path | None = None, own_k: bool = False
+    given: Mapping[str, Any],
+    workload: Workload,
+    batching: Batching,
+    plan: Path | None = None,
+    ks: Collection[int] = (),
+    may_switch: bool = True,
 ) -> Policies:
-    """One a strategy of ``given["strategies"]``, among which ``auto`` may be; and one by the schedule in a file, or by
-    a table of K. With ``own_k`` also one of each K that a strategy may have, where nobody gives it.
+    """One a strategy of ``given["strategies"]``, among which ``auto`` may be, unless nothing ``may_switch``; and one by
+    the schedule in a file, or by a table of K; and one of each of the ``ks`` that a strategy may have, where nobody
+    gives its K.
     """
     options = {name: value for name, value in given.items() if value is not None}
     refuse_others("plan", options, accepted_options())
@@ -109,7 +115,7 @@ def policies(
 
     def of_each_k(name: str, beside: Sequence[str]) -> dict[int, Policy]:
         option, made = open_lookahead(strategies.ALL.named(name), options), {}
-        for k in KS if option is not None and own_k else ():
+        for k in ks if option is not None else ():
             with suppress(InputError):  # more than acceptance is known at, or than there is room for
                 made[k] = of_one(name, beside, **{str(option): k})
         return made
@@ -128,7 +134,7 @@ def policies(
             raise InputError(f"--k-table varies K of SD, {why}")
         chosen = by_k(batching.says_k, AUTO, options, batching, tables)
         by_name[AUTO], fixed_k = chosen.policy, chosen.fixed
-    elif switches:
+    elif switches and may_switch:
         by_name[AUTO] = _fastest(by_name, open_k, options, workload, batching, tables)
     return Policies(by_name, configuration.no_room, configuration, engine, unsupported, fixed_k, open_k)
 

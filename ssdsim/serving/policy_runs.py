@@ -214,8 +214,9 @@ def runs(
 
 
 def named(name: str, policy: Policy) -> str:
-    """What tells a policy from those of its strategy with another K."""
-    return f"{name}: {policy.variants[0].label}"
+    """What tells a policy from those of its strategy with another K, or on other degrees."""
+    site = policy.variants[0].scenario.site
+    return f"{name}: {policy.variants[0].label}, TP {site.tp if site else 1}"
 
 
 def lines(

@@ -24,16 +24,17 @@ from ssdsim.question.options import refuse_others
 from ssdsim.question.spellings import own_names
 from ssdsim.runs.answer_folders import ServingFolder
 from ssdsim.serving import fleet_size
-from ssdsim.serving.answer import Pace, ServedLoad, Serving, UnsupportedStrategy, crossings_of, rivals_of
+from ssdsim.serving.answer import Pace, ServedLoad, Serving, UnsupportedStrategy
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.closed_form import Sharing, sharing
-from ssdsim.serving.crossing import RateCurve, advice
+from ssdsim.serving.crossing import RateCurve
+from ssdsim.serving.degrees import Degrees, degrees_of
 from ssdsim.serving.fleet_size import FleetPlan, fleet_plan
 from ssdsim.serving.load import Load
-from ssdsim.serving.lookahead import NONE, OwnK, Served, speed
+from ssdsim.serving.lookahead import DRAWS, KS, NONE, OwnK, Served, speed
 from ssdsim.serving.options import Fleet, Goal, ServeSolverOptions
 from ssdsim.serving.passes import prompt_warnings
-from ssdsim.serving.policies import Policies, accepted_options, policies, without_auto
+from ssdsim.serving.policies import Policies, accepted_options, without_auto
 from ssdsim.serving.policy import Policy
 from ssdsim.serving.policy_runs import MOST_RUNS, Capacity, How, RunCache, RunNeeds, capacities, lines, needs, runs
 from ssdsim.serving.workload import Workload
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
     from ssdsim.serving.typed_options import ServeOptions
 
-DRAWS = 200  # of what is not known behind capacities and crossings
 RECORDS = (Load, Fleet, Batching, Goal, ServeSolverOptions, Workers)
 """Whose options ``serve`` has beside a scenario's."""
 
@@ -106,26 +106,45 @@ def served(
     workload = load.arrives(effort.seed, goal.capacity)
     _check(workload, goal, effort)
     scheduled, subject_asked = None if schedule is None else Path(schedule), options.pop("subject", None)
-    chosen = policies(options, workload, batching, scheduled, scheduled is None and batching.says_k is None)
+    how, workers = How(batching, goal.bounds, fleet, effort.seed, effort.precision), workers or Workers()
+    open_k = scheduled is None and batching.says_k is None
+    sized = _load_to_size(workload, load.rates, goal, effort, fleet)
+    tried = degrees_of(options.pop("tp", None), options, sized is not None and open_k)
+    ks, switches = KS if open_k else (), sized is None or not open_k
+    degrees = Degrees(options, workload, batching, tried, scheduled, ks, switches, effort.seed)
+    chosen = next(iter(degrees.possible.values()))
     _check_shared(options["targets"], chosen)
+    schedule_text = "" if scheduled is None else scheduled.read_text(encoding="utf-8")
+
+    def request_of(policies: Policies) -> _ServeRequest:
+        cache = None if folder is None else RunCache(folder, policies.configuration.settings, schedule_text)
+        return _ServeRequest(
+            policies, degrees, workload, how, goal, effort, workers, cache, options["targets"], hears_needs
+        )
+
+    plan = None if sized is None else request_of(chosen).sized(sized)
+    if plan is not None:
+        chosen = degrees.chosen({name: need.tp for name, need in plan.needs.items()}, plan.leader)
     if subject_asked in chosen.no_room:
         raise InputError(f"--subject {subject_asked}: {chosen.no_room[subject_asked]}")
     subject = chosen.engine.subject((*chosen.fixed, *chosen.unsupported), subject_asked)
-    how = How(batching, goal.bounds, fleet, effort.seed, effort.precision)
-    cache = None
-    if folder is not None:
-        text = "" if scheduled is None else scheduled.read_text(encoding="utf-8")
-        cache = RunCache(folder, chosen.configuration.settings, text)
-    asked = _ServeRequest(
-        chosen, workload, how, goal, effort, workers or Workers(), cache, options["targets"], hears_needs
-    )
-    return asked.served(subject, load.rates)
+    return request_of(chosen).served(subject, load.rates, plan)
+
+
+def _load_to_size(
+    workload: Workload, rates: Sequence[float] | None, goal: Goal, effort: ServeSolverOptions, fleet: Fleet
+) -> Workload | None:
+    """The load whose replicas are searched: one, where somebody says what is good and nobody how many there are."""
+    first, *others = _loads(workload, rates)
+    asked = goal.slo is not None and not goal.capacity and effort.runs and fleet.replicas == 1
+    return first if asked and not others and first.offered is not None else None
 
 
 class _ServeRequest(Record):
     """Policies that serve a workload: ``how``, the ``cache`` of runs, how many ``targets`` share a draft."""
 
     policies: Policies
+    degrees: Degrees
     workload: Workload
     how: How
     goal: Goal
@@ -135,13 +154,19 @@ class _ServeRequest(Record):
     targets: int | None
     hears_needs: Callable[[RunNeeds], None]
 
-    def served(self, subject: str, rates: Sequence[float] | None) -> Serving:
+    def sized(self, load: Workload) -> FleetPlan:
+        """Search the replicas that each strategy needs, and their degrees."""
+        every = [(0, name) for name in self.policies.by_name]
+        self._room(self.policies.by_name, [load], every, searching=fleet_size.RUNS_OF_SIZE)
+        return fleet_plan(self.degrees, load, self.goal.share, self.how, self.cache, self.workers, self._knowable)
+
+    def served(self, subject: str, rates: Sequence[float] | None, plan: FleetPlan | None) -> Serving:
         """Serve at each of the rates, and find beyond which a queue grows without end."""
         policies, fleet, searched = self.policies, self.how.fleet, self.goal.searched
         own = {name: self._own(name, policy) for name, policy in policies.by_name.items()}
         sides = {name: _curve(each) for name, each in own.items()}
-        points = self._points(_loads(self.workload, rates) if searched is None or rates is not None else [], own)
-        first = crossings_of(subject, sides, rivals_of(subject, policies)[:1])
+        loads = _loads(self.workload, rates) if searched is None or rates is not None else []
+        points = self._points(loads, own, plan is None)
         each_rate = [self._of_a_replica(point.workload) for point in points]
         k_within = {} if searched is None else {n: o.within(self.goal.bounds).chosen for n, o in own.items()}
         return Serving(
@@ -156,11 +181,9 @@ class _ServeRequest(Record):
             points=points,
             sides=sides,
             capacities={name: _capacity(side) for name, side in sides.items()},
-            first_crossings=first,
-            verdict=advice(subject, sides, first, each_rate),
             within_slo={} if searched is None else self._within_slo(searched, own, k_within),
             k_within_slo={name: k for name, k in k_within.items() if own[name].is_open},
-            plan=self._plan(points, own),
+            plan=plan,
             unsupported={
                 name: _unsupported(_curve(self._own(name, policy)), policies.engine, sides, each_rate)
                 for name, policy in policies.unsupported.items()
@@ -168,13 +191,16 @@ class _ServeRequest(Record):
             requests=self._requests(points) if points and points[0].metrics else None,
         )
 
-    def _points(self, loads: Sequence[Workload], own: Mapping[str, OwnK]) -> list[ServedLoad]:
-        """What is served at each load, each strategy at its own best K there, and what runs of it measure."""
+    def _points(self, loads: Sequence[Workload], own: Mapping[str, OwnK], tells: bool) -> list[ServedLoad]:
+        """What is served at each load, each strategy at its own best K there, and what runs of it measure; ``tells``:
+        what these take is news.
+        """
         each_rate = [self._of_a_replica(load) for load in loads]
         chosen = [{n: o.at(rate, load) for n, o in own.items()} for load, rate in zip(loads, each_rate, strict=True)]
         running = [{name: own[name].by_k[k.chosen] for name, k in there.items()} for there in chosen]
         fixed_k = {_run_of(k): policy for k, policy in self.policies.fixed_k.items()}
-        room = partial(self._room, {**self.policies.by_name, **fixed_k}, loads)
+        searching = MOST_RUNS if self.goal.capacity else 0
+        room = partial(self._room, {**self.policies.by_name, **fixed_k}, loads, searching=searching, tells=tells)
         to_run = [_policies_of(there) | fixed_k for there in running]
         made = runs(to_run, loads, self.how, self.cache, self.workers, room) if self.effort.runs else {}
         return [
@@ -220,30 +246,22 @@ class _ServeRequest(Record):
             return None
         return lines([_policies_of(each.served) for each in points], [p.workload for p in points], self.how, self.cache)
 
-    def _plan(self, points: Sequence[ServedLoad], own: Mapping[str, OwnK]) -> FleetPlan | None:
-        """The replicas that each strategy needs, where somebody says what is good and nobody how many there are."""
-        if not self._sizes or len(points) != 1 or points[0].rate is None:
-            return None
-        return fleet_plan(
-            without_auto(own), points[0].workload, self.goal.share, self.how, self.cache, self.workers, self._knowable
-        )
-
-    @property
-    def _sizes(self) -> bool:
-        goal, fleet = self.goal, self.how.fleet
-        return goal.slo is not None and not goal.capacity and self.effort.runs and fleet.replicas == 1
-
     def _room(
-        self, policies: Mapping[str, Policy], loads: Sequence[Workload], left: Sequence[tuple[int, str]]
+        self,
+        policies: Mapping[str, Policy],
+        loads: Sequence[Workload],
+        left: Sequence[tuple[int, str]],
+        *,
+        searching: int,
+        tells: bool = True,
     ) -> int | None:
-        """Number of the runs ``left`` (of a load's number, and a policy's name) that free memory holds at once; None of
-        short ones. Tell what long ones take.
+        """Number of the runs ``left`` (of a load's number, and a policy's name) that free memory holds at once, beside
+        so many of a search; None of short ones. Tell what long ones take.
         """
         counted = {}
         for name, policy in policies.items():
-            searching = MOST_RUNS if self.goal.capacity else fleet_size.RUNS_OF_SIZE if self._sizes else 0
-            searching *= name in self.policies.by_name
-            if times := sum(of == name for _, of in left) + searching:
+            own = searching if name in self.policies.by_name else 0
+            if times := sum(of == name for _, of in left) + own:
                 counted[name] = policy, times
         to_come = [loads[at] for at, _ in left] or [self.workload]
         said = needs(counted, to_come, self.how) if counted else None
@@ -257,7 +275,8 @@ class _ServeRequest(Record):
                 f"{free / 1e9:.1f} are free: give fewer (--requests, --seconds; --limit, --slice of a log), or "
                 "--solver closed, which runs nothing"
             )
-        self.hears_needs(said)
+        if tells:
+            self.hears_needs(said)
         return int(free / said.memory_bytes)
 
     def _closed_pace(self, rate: float | None) -> dict[int, Pace]:
@@ -270,13 +289,11 @@ class _ServeRequest(Record):
     @cached_property
     def _fixed_sharings(self) -> Mapping[int, Sharing]:
         """Sharing of each fixed K, which no rate changes."""
-        return {k: sharing(p, self.workload, self.how.batching)[0] for k, p in self.policies.fixed_k.items()}
+        return {k: sharing(p, self.workload, self.how.batching) for k, p in self.policies.fixed_k.items()}
 
     def _own(self, name: str, policy: Policy) -> OwnK:
         by_k = self.policies.by_k.get(name) or {NONE: policy}
-        return OwnK(
-            name, {k: Served.of(each, self.workload, self.how.batching, self._errors) for k, each in by_k.items()}
-        )
+        return self.degrees.own_of(name, by_k, self._errors)
 
     def _within_slo(self, share: float, own: Mapping[str, OwnK], ks: Mapping[str, int]) -> Mapping[str, Capacity]:
         best = {name: each.by_k[ks[name]] for name, each in own.items()}

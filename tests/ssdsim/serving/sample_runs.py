@@ -47,7 +47,7 @@ def policy(name: str, workload: Workload, batching: Batching = ELSEWHERE, **opti
 
 
 def shared(of: Policy, workload: Workload, batching: Batching = ELSEWHERE) -> Sharing:
-    return sharing(of, workload, batching)[0]
+    return sharing(of, workload, batching)
 
 
 SMALL: Mapping[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "engine": "kernels"}

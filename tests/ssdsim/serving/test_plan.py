@@ -14,6 +14,7 @@ from ssdsim.serving.fleet_size import Need, part_of, peak_of
 from ssdsim.serving.load import Load
 from ssdsim.serving.policy_runs import How
 from ssdsim.serving.serve import serve
+from tests.refusals import refused
 from tests.ssdsim.cli.in_process import asked
 from tests.ssdsim.serving.sample_runs import SMALL, requests
 
@@ -60,6 +61,56 @@ def test_a_bound_that_nothing_keeps_has_no_number_of_replicas() -> None:
     assert serving.plan is not None
     assert serving.plan.needs["ar"].replicas is None
     assert serving.plan.total("ar") is None
+
+
+def gpus(serving: Serving) -> dict[str, tuple[float | None, int]]:
+    assert serving.plan is not None
+    return {name: (serving.plan.total(name), need.tp) for name, need in serving.plan.needs.items()}
+
+
+@pytest.mark.parametrize("slo", ["tpot:8,ttft:300", "tpot:4", "tpot:1.5"])
+def test_the_degree_is_that_of_the_fewest_gpus(slo: str) -> None:
+    """Pruned by a bound of the closed form, as it is by running every degree."""
+    asked: dict[str, Any] = {**BUSY, "requests": 150, "rate": 60.0, "slo": slo, "strategies": "ar,sd"}
+    del asked["tp"]
+    searched, held = serve(**asked), [gpus(serve(**asked, tp=tp)) for tp in (1, 2, 4, 8)]
+    assert searched.plan is not None
+    for name, (total, tp) in gpus(searched).items():
+        every = [each[name][0] for each in held]
+        assert total == min((each for each in every if each is not None), default=None)
+        assert total is None or (total, tp) in [each[name] for each in held]
+    assert searched.policies.configuration.site is not None
+    assert searched.policies.configuration.site.tp == searched.plan.needs[searched.plan.leader].tp
+
+
+def test_of_degrees_with_as_few_gpus_the_one_with_the_earliest_answers_is_taken() -> None:
+    asked: dict[str, Any] = {**BUSY, "requests": 150, "rate": 2.0, "slo": "tpot:6", "strategies": "sd"}
+    totals = {tp: gpus(serve(**{**asked, "tp": tp}))["sd"][0] for tp in (1, 2)}
+    assert totals == {1: 1.0, 2: 2.0}
+    assert gpus(serve(**{**asked, "tp": [2, 4]}))["sd"] == (2.0, 2)
+    assert gpus(serve(**{**asked, "tp": (1,)}))["sd"] == (1.0, 1)
+
+
+@pytest.mark.parametrize(
+    "more", [{"rate": [2.0, 4.0]}, {"replicas": 2}, {"capacity": True}, {"slo": None}, {"k_table": "1-8:3,9-:1"}]
+)
+def test_degrees_are_searched_where_gpus_are(more: dict[str, Any]) -> None:
+    with refused("--tp 1,2", "give one"):
+        serve(**{**BUSY, "rate": 4.0, "strategies": "sd", "tp": [1, 2], **more})
+
+
+def test_a_degree_that_does_not_divide_the_model_is_named() -> None:
+    with refused("tp 3", "llama-3.1-8b", "1, 2, 4, 8"):
+        serve(**{**BUSY, "rate": 4.0, "tp": [1, 3]})
+
+
+def test_who_needs_the_fewest_gpus_is_named_and_of_equals_the_choice_of_the_one_rule() -> None:
+    plan = planned().plan
+    assert plan is not None
+    assert plan.decision is not None
+    fewest = {name for name in plan.needs if plan.total(name) == min(plan.total(each) or 1e9 for each in plan.needs)}
+    assert plan.leader == plan.decision.chosen
+    assert {*plan.decision.losses} == fewest
 
 
 def test_each_replica_gets_every_nth_request_of_a_log() -> None:
@@ -120,6 +171,8 @@ def test_a_replica_is_full_later_with_its_own_k_than_with_any_k_for_good() -> No
         f"plan --rate 1,2,4,8,16,32 --solver closed {SHORT}",
         f"plan --rate 60 {SHORT} --slo ttft:300,tpot:8 --gpu-hour 2.5",
         f"plan --rate 60 {SHORT} --slo tpot:0.1",
+        f"plan --rate 90 {SHORT.replace('--tp 1', '')} --slo tpot:2 --gpu-hour 2.5",
+        f"plan --rate 60 {SHORT} --slo ttft:300,tpot:8 --k-table 1-16:3,17-:1 --strategies sd",
         f"plan --capacity --slo ttft:300,tpot:8 {SHORT} --gpu-hour 2.5",
         f"plan --concurrency 8 {SHORT}",
         f"plan --rate inf {SHORT} --strategies sd",
