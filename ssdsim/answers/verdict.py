@@ -186,9 +186,8 @@ def _cost(rates: Rates, best: str, second: str) -> str:
         much = "about as much as"
     else:
         much = f"{percent(abs(cost))} {'more' if cost > 0.0 else 'less'} than"
-    return (
-        f"On {format_count(own)} {rates.devices} for {format_count(its)}, a token costs {much} with {title_of(second)}."
-    )
+    devices = rates.devices[:-1] if own == 1.0 else rates.devices
+    return f"On {format_count(own)} {devices} for {format_count(its)}, a token costs {much} with {title_of(second)}."
 
 
 def how_sure(decision: Decision[Variant], rates: Rates) -> str:

@@ -20,7 +20,7 @@ from ssdsim.base.checks import few_enough, listed, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.catalog import find_hardware, find_transformer, short_hardware_name
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.drafter import MOST_OUTCOMES, Drafter, prespeculation, window_budget
@@ -119,7 +119,10 @@ def window(*, seed: int = 0, **options: Unpack[Axes]) -> pd.DataFrame:
         except InputError as error:
             row["reason"] = str(error)
         settings = settings or effective(point)  # which refuses a mistake that is none of this combination's
-        rows.append({axis: settings[axis] for axis in AXES} | row)
+        places = {
+            name: short_hardware_name(said) for name in ("hardware", "draft_hardware") if (said := settings[name])
+        }
+        rows.append({axis: settings[axis] for axis in AXES} | places | row)
     frame = pd.DataFrame(rows, columns=[*AXES, *MEASURES], dtype=object)
     counts = ("tp", "b", "context", "k", *_COUNTS)
     seconds = [name for name in MEASURES if name.endswith("_s")]

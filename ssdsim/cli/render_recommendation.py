@@ -15,6 +15,7 @@ from ssdsim.answers.decision import WORTH_KNOWING, Decision
 from ssdsim.answers.verdict import title_of
 from ssdsim.base.intervals import Interval
 from ssdsim.cli.screen import print_screen
+from ssdsim.hardware.catalog import short_hardware_name
 from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.question import effective
 from ssdsim.question.standing import ACCEPTANCE, HITS
@@ -61,7 +62,7 @@ def _asked(request: SearchRequest) -> str:
     draft = f" + {v['draft']}" if drafting and drafter_by_options(request.options) == "model" else ""
     engine = f" with {request.engine.called}" if request.engine.called else ""
     floor = f", at least {request.at_least:g} tokens/s a user" if request.at_least else ""
-    return f"{v['target']}{draft} on up to {request.gpus} {v['hardware']}{engine}{floor}"
+    return f"{v['target']}{draft} on up to {request.gpus} {short_hardware_name(v['hardware'])}{engine}{floor}"
 
 
 def _headline(request: SearchRequest, answers: Sequence[BatchAnswer]) -> str:
@@ -157,7 +158,8 @@ def _switch_headline(request: SearchRequest, answers: Sequence[BatchAnswer]) -> 
     best = first or answers[0].best
     assert best is not None
     copies = f" as {best.copies} copies of" if best.copies > 1 else ","
-    where = f"{v['target']} on {best.gpus} {v['hardware']} with {request.engine.called}{copies} TP {best.shape.tp}"
+    hardware = short_hardware_name(v["hardware"])
+    where = f"{v['target']} on {best.gpus} {hardware} with {request.engine.called}{copies} TP {best.shape.tp}"
     drafter = drafter_by_options(request.options)
     what = drafters.ALL.named(drafter).title if drafter != "model" else f"drafting by {v['draft']}"
     on = [answer.batch for answer in answers if answer.best is not None and answer.best.lookahead]

@@ -14,6 +14,7 @@ from ssdsim.base.checks import text
 from ssdsim.base.documents import as_record, read_toml
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import while_unchanged, write_whole
+from ssdsim.hardware.catalog import full_hardware_name
 from ssdsim.hardware.laws import FixedCosts
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidence, Host, Runtime
@@ -105,7 +106,7 @@ def runtime_of(profile: HardwareProfile, name: str | Path) -> tuple[Runtime, str
     A calibration writes ``m.runtime.toml`` beside ``m.json``; older profiles hold their ``fixed`` costs themselves.
     Otherwise the default engine on a GPU; on a CPU nothing but kernels runs.
     """
-    path = Path(expanduser(str(name)))
+    path = Path(expanduser(full_hardware_name(str(name))))
     beside = path.with_suffix(SUFFIX)
     if path.suffix == ".json" and isfile(beside):
         return load_runtime(beside), f"beside {profile.name}"

@@ -10,10 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from calibration.machine import other_programs
+from calibration.machine.inventory import Gpu
 from calibration.machine.other_programs import OtherPrograms, busy_ticks
 from calibration.timings import answer
+from calibration.timings.setup import CalibrationOptions
 from calibration.validation.run import Real
 from ssdsim import find_hardware
+from ssdsim.base.errors import InputError
 from ssdsim.hardware.profile import Calibrated
 from ssdsim.reports.build import report
 from tests.calibration.timings.process import PAIR
@@ -69,6 +72,26 @@ def test_a_profile_in_the_users_folder_is_called_by_the_device(folder: Path) -> 
     }
     for device, word in named.items():
         assert answer._own_file(device) == folder / "data" / f"{word}.json"
+
+
+def test_five_v100s_need_no_further_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they say of themselves, and what is free on them, decides what is timed."""
+    names = [f"cuda:{n}" for n in range(8)]
+    v100 = Gpu("Tesla V100-SXM2-32GB", "", (7, 0), 32 << 30, 31 << 30, 80, frozenset())
+    monkeypatch.setattr("calibration.machine.inventory.gpus", lambda devices: dict.fromkeys(devices, v100))
+    monkeypatch.setattr("calibration.machine.inventory.check_kernels", lambda devices: None)
+    monkeypatch.setattr("calibration.timings.setup._here", lambda text: names[: int(text[-1]) + 1])
+    setup = CalibrationOptions(gpus="0-4").setup()
+    assert setup.devices == tuple(names[:5])
+    assert str(setup.calibrated) == (
+        "transformer-shaped-8192x40 + transformer-shaped-2048x6, float16, TP 4, context 512"
+    )
+    assert CalibrationOptions(gpus="0-7").setup().calibrated == setup.calibrated
+    own = CalibrationOptions(gpus="0-4", target="llama-3.1-70b")
+    with pytest.raises(
+        InputError, match=r"llama-3.1-70b with llama-3.2-1b needs 35.\d GiB on cuda:0, 31.0 GiB are free"
+    ):
+        own.setup()
 
 
 def test_a_run_takes_models_context_and_devices_of_the_profile(folder: Path) -> None:

@@ -14,6 +14,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.settings import CALIBRATED
 from ssdsim.hardware.catalog import full_hardware_name, own_profiles
 from ssdsim.hardware.profile import Calibrated
+from ssdsim.hardware.runtime_catalog import find_runtime, runtime_of, save_runtime
 from tests.ssdsim.cli.in_process import asked
 
 MADE_FOR = Calibrated(
@@ -99,3 +100,17 @@ def test_a_search_is_for_the_profiles_models(named: list[str]) -> None:
     assert (found["target"], found["context"]) == ("llama-3.1-8b", 2048)
     assert recommend(gpus=2, b=4, target="qwen3-32b", **request).request.options["target"] == "qwen3-32b"
     assert candidates(b=1, context=512, **request).options["target"] == "llama-3.1-8b"
+
+
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize("verb", ["why", "recommend --gpus 2", "window"])
+def test_other_verbs_call_it_by_its_name(verb: str, mine: Path) -> None:
+    told = asked(*verb.split(), "--hardware", "my-h100", "--quiet").stdout
+    assert "my-h100" in told
+    assert str(mine) not in told
+
+
+def test_the_runtime_beside_it_is_its_own(mine: Path) -> None:
+    save_runtime(find_runtime("kernels").changed(name="mine"), mine / "my-h100.runtime.toml")
+    assert runtime_of(find_hardware("my-h100"), "my-h100")[0].name == "mine"
+    assert "beside my-h100" in " ".join(asked("hardware", "show", "my-h100").stdout.split())
