@@ -56,6 +56,8 @@ def _print(replay: PaperReplay) -> None:
             f"\nEngines' sweeps over K, {paper.sweeps[0].target}: fitted per row, its shape predicted", style="bold"
         )
         out.print(_sweep_table(replay.sweeps))
+        if bounded := [f"{each.sweep.engine} {each.sweep.method}" for each in replay.sweeps if each.at_bound]:
+            out.print(f"{', '.join(bounded)}: a fit that ended where its numbers can go no farther")
     out.print(f"\nSSD rows: worst error {replay.worst:.1%}. Sweeps: worst mean error over K {replay.worst_sweep:.1%}.")
 
 
@@ -133,6 +135,7 @@ def _json(paper_replay: PaperReplay) -> dict[str, object]:
                 "alpha": replay.alpha,
                 "round_extra_ms": 1e3 * replay.round_extra_s,
                 "draft_step_ms": 1e3 * replay.draft_step_s,
+                **picked(replay, "at_bound"),
             },
             "tokens_per_second": replay.tokens_per_s,
             "errors": replay.errors,

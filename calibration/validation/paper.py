@@ -126,13 +126,17 @@ class FamilyReplay(Record):
 
 
 class SweepReplay(Record):
-    """Fitted: an acceptance rate, a cost a round and a cost a draft step of the engine. Predicted: the shape over K."""
+    """Fitted: an acceptance rate, a cost a round and a cost a draft step of the engine. Predicted: the shape over K.
+
+    ``at_bound`` says that one of them ended where it can go no farther: the row asks for another law of its costs.
+    """
 
     sweep: Sweep
     alpha: float
     round_extra_s: float
     draft_step_s: float
     tokens_per_s: Array
+    at_bound: bool
 
     @property
     def errors(self) -> Array:
@@ -238,14 +242,16 @@ def replay_sweep(paper: PublishedSpeeds, sweep: Sweep, hardware: str) -> SweepRe
         alpha, round_extra_s, step_s = free
         return np.asarray(expected_tokens(alpha, ks) / (verify_s + round_extra_s + ks * step_s))
 
+    low, high = np.zeros(3), np.array([0.999, 20e-3, 20e-3])
     fit = differential_evolution(
         lambda free: float(np.abs(predicted(free) / seen - 1.0).mean()),
-        bounds=((0.0, 0.999), (0.0, 20e-3), (0.0, 20e-3)),
+        bounds=list(zip(low, high, strict=True)),
         rng=0,
         tol=1e-8,
     )
     alpha, round_extra_s, step_s = map(float, fit.x)
-    return SweepReplay(sweep, alpha, round_extra_s, step_s, predicted(fit.x))
+    at_bound = bool(np.any(np.minimum(fit.x - low, high - fit.x) < _AT_BOUND * high))
+    return SweepReplay(sweep, alpha, round_extra_s, step_s, predicted(fit.x), at_bound)
 
 
 def _unavoidable_s(paper: PublishedSpeeds, target: str, hardware: str, k: int) -> float:

@@ -19,8 +19,8 @@ _hits = partial(Option, section=Section.HITS)
 _LAW = (Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE)
 
 # Defaults are medians of what was seen at temperature 0, ranges hold what was seen at any: after a rejection the two
-# bundled pairs have, on four sets of texts each, c 0.26 to 0.85 (0.9 at temperature 1) and r 0.24 to 1.4 (0.19). Hits
-# of 0.98 and more with F 3, as `ssdsim validate paper` fits them to the SSD paper's two pairs, are a c near 0.05.
+# bundled pairs have, on four sets of texts each, c 0.26 to 0.85 (0.9 at temperature 1) and r 0.24 to 1.4 (0.19). The
+# SSD paper's speeds ask for c 0.1 to 0.3, by what is assumed of its runs (docs/paper.md), and for less if a step is dear.
 C = _hits(
     name="hit_c",
     default=0.4,
