@@ -20,7 +20,7 @@ _LAW = (Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE)
 
 # Defaults are medians of what was seen at temperature 0, ranges hold what was seen at any: after a rejection the two
 # bundled pairs have, on four sets of texts each, c 0.26 to 0.85 (0.9 at temperature 1) and r 0.24 to 1.4 (0.19). The
-# SSD paper's speeds ask for c 0.1 to 0.3, by what is assumed of its runs (docs/paper.md), and for less if a step is dear.
+# SSD paper's speeds ask for c 0.1 to 0.3, by what is assumed of its runs (docs/paper.md).
 C = _hits(
     name="hit_c",
     default=0.4,
