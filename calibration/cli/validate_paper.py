@@ -68,7 +68,9 @@ def _print_family(out: Console, replay: FamilyReplay, paper: PublishedSpeeds) ->
     if family.assumed:
         out.print(f"assumed: {family.assumed}")
     out.print(f"fitted to the SD rows (K {sd_k}): an acceptance rate for each data set")
-    out.print(f"fitted to all SSD rows: {_hits(replay)}, here p_hit {replay.p_hit:.3f} (K {ssd_k}, F {fan_out})")
+    end = ", the end of what it may be: no hit rate explains these rows" if replay.at_bound else ""
+    hits = f"one guess misses {replay.hit_c:.3f}{end}, here p_hit {replay.p_hit:.3f} (K {ssd_k}, F {fan_out})"
+    out.print(f"fitted to all SSD rows: {hits}")
     numbers = ("alpha", "SD tok/s", "SSD tok/s", "predicted", "error", "SSD/SD", "predicted")
     first = ("SSD tok/s", "alpha")
     table = TextTable(("data set",), numbers, joined=("predicted", "error"), first=first, pad_edge=True)
@@ -88,11 +90,6 @@ def _print_family(out: Console, replay: FamilyReplay, paper: PublishedSpeeds) ->
     out.print(table)
     seen, ours = family.ar_tokens_per_s, replay.ar_tokens_per_s
     out.print(f"AR {seen} tok/s, predicted {ours:.1f}: {ours / seen - 1.0:+.1%}", style="dim")
-
-
-def _hits(replay: FamilyReplay) -> str:
-    law = f"one guess misses {replay.hit_c:.3f}"
-    return f"{law}, the end of what it may be: no hit rate explains these rows" if replay.at_bound else law
 
 
 def _sweep_table(sweeps: Sequence[SweepReplay]) -> TextTable:
