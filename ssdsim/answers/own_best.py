@@ -24,7 +24,7 @@ from ssdsim.question.configuration import Configuration, configured
 from ssdsim.question.many import DrawnRates, ScenarioTable
 from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
-from ssdsim.strategies.protocols.axes import LookaheadAxis, NumberAxis, OutcomesAxis, Scope, SearchAxis, Values
+from ssdsim.strategies.protocols.axes import LookaheadAxis, NumberAxis, OutcomesAxis, Scope, SearchAxis, Values, work_of
 from ssdsim.strategies.protocols.strategy import Strategy
 
 _STEPS = (3.0, 1.7)  # factors between neighbours: first of a coarse look, then of a nearer one
@@ -43,8 +43,7 @@ class Looked(Record, eq=False):
     @property
     def candidate(self) -> Candidate[Variant]:
         name, settings = self.key
-        numbers = [value for _, value in settings if isinstance(value, int | float)]
-        return Candidate.of(self.key, name, float(self.scenario.gpus), *numbers)
+        return Candidate.of(self.key, name, float(self.scenario.gpus), *work_of(settings))
 
 
 def at_their_best(
@@ -69,7 +68,8 @@ class _Search:
 
     def __init__(self, question: Question, strategy: Strategy, rates: DrawnRates) -> None:
         self._question, self._strategy, self._rates = question, strategy, rates
-        self._options = [axis.option for axis in strategy.searched if not axis.placing]
+        scope = _scope(question.settings)
+        self._options = [axis.option for axis in strategy.searched if not axis.placing and axis.concerns(scope)]
         self._held: dict[str, Any] = {name: question.settings[name] for name in self._options}
         self._axes = dict(_searched(question.settings, strategy))
         for name, value in (each for axis in self._axes for each in axis.implied):
@@ -153,19 +153,25 @@ def _beside(at: int, numbers: Iterable[int]) -> list[int]:
     return [*[number for number in every if number < at][-1:], *[number for number in every if number > at][:1]]
 
 
+def _scope(settings: Settings) -> Scope:
+    """The target, and what was given."""
+    given = {name: settings[name] for name in settings if settings.source(name) == GIVEN}
+    return Scope(1, find_transformer(settings["target"]), given)
+
+
 def _searched(settings: Settings, strategy: Strategy) -> Iterator[tuple[SearchAxis, Values]]:
     """The options of a strategy that are searched, with the values that they may have.
 
-    A given option is not. Nothing is without hardware: T_SD is the time of drafting K tokens, whatever K is. K is not
-    where the accepted lengths are given; it goes no further than acceptance by position is given or measured, but past
-    the positions that somebody published.
+    A given option is not. Without hardware only what takes no time is: T_SD is the time of drafting K tokens, whatever
+    K is. K is not where the accepted lengths are given; it goes no further than acceptance by position is given or
+    measured, but past the positions that somebody published.
     """
-    given = {name: settings[name] for name in settings if settings.source(name) == GIVEN}
-    if "t_sd" in given:
-        return
-    scope = Scope(1, find_transformer(settings["target"]), given)
+    scope = _scope(settings)
+    given = scope.options
     for axis in strategy.searched:
         if axis.placing or axis.is_idle(given) or {axis.option, axis.table_option} & given.keys():
+            continue
+        if not axis.concerns(scope) or ("t_sd" in given and not axis.unit_free):
             continue
         if isinstance(axis, LookaheadAxis) and axis.is_settled(given, strategy.drafted):
             continue

@@ -11,6 +11,7 @@ import numpy as np
 
 from ssdsim.answers.columns import COLUMNS, prediction_table
 from ssdsim.answers.decision import RULES, Decision, Rule, decide, knowable, knowable_timings, share_fastest
+from ssdsim.answers.over_c import AtC, over_c
 from ssdsim.answers.own_best import Looked, Variant, at_their_best
 from ssdsim.answers.turning import Bound, bounds_of
 from ssdsim.answers.verdict import Rates, Verdict, verdict
@@ -48,6 +49,7 @@ DRAWS = 1000  # of the errors; the 95 % bounds then wander by a few percent of t
 class Prediction(Displayable, Record):
     """The stationary round of each strategy at its own best, with 95 % intervals of tokens/s from all errors.
 
+    ``over_c`` is what Saguaro's C makes of each strategy for which it was searched, at its own best.
     ``seen`` are the ranges of the acceptance and of the hit rate over which the draws go, where these are not certain.
     """
 
@@ -58,6 +60,7 @@ class Prediction(Displayable, Record):
     verdict: Verdict
     draws: Mapping[str, RateDraws] | None = None
     seen: Mapping[str, tuple[float, float]] = MappingProxyType({})
+    over_c: Mapping[str, tuple[AtC, ...]] = MappingProxyType({})
 
     @property
     def decision(self) -> Decision[Variant]:
@@ -67,6 +70,10 @@ class Prediction(Displayable, Record):
     @cached_property
     def rates(self) -> Rates:
         return Rates.of(self.estimates, self.draws, self.configuration.devices)
+
+    def c(self, name: str) -> float:
+        """Saguaro's C of a strategy."""
+        return float(self.configuration.scenarios[name].settings["saguaro_c"])
 
     def probability(self, name: str, rival: str) -> float | None:
         """P(a strategy is faster than another) under all errors; None without errors, or without room."""
@@ -180,7 +187,8 @@ def predict_configured(
     turns = _turning(decision, draws, inputs)
     decided = verdict(configuration.subject, shown, decision, configuration.no_room, turns)
     seen = {name: (float(of.min()), float(of.max())) for name, of in inputs.items()}
-    return Prediction(configuration, solver, estimates, intervals, decided, draws, seen)
+    by_c = {name: found for name, key in decision.best_of.items() if (found := over_c(looked.get(name, ()), key))}
+    return Prediction(configuration, solver, estimates, intervals, decided, draws, seen, by_c)
 
 
 def _decision(
@@ -338,6 +346,7 @@ def _strategy(prediction: Prediction, name: str) -> dict[str, Any]:
     return {
         "k": scenario.strategy.lookahead(scenario.settings) if scenario.strategy.drafts else None,
         "settings": dict(prediction.decision.best_of[name][1]),
+        "over_c": prediction.over_c.get(name, ()),
         "median": prediction.rates.shown(name),
         "likely": likely,
         **{column.key: column.value(estimate, seconds) for column in COLUMNS},

@@ -19,6 +19,7 @@ a temperature divides the noise too; measured pairs often lose acceptance as it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +30,9 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
 from ssdsim.tokens.hit_models import MeasuredHits, PowerLawHits
 from ssdsim.tokens.sampling import residual, saguaro_distribution
+
+if TYPE_CHECKING:
+    from ssdsim.tokens.pair_file import Pair
 
 _STEP = 0.02  # of the logarithms of spread and sigma
 _START_CONTEXTS = 300  # to choose where the fit starts
@@ -142,6 +146,12 @@ class TokenModel(Record, kw_only=True):
         curves = rates.hit.value[0, 0], rates.hit_all.value[0]
         h, h_all = (MeasuredHits(guesses, tuple(np.minimum(curve, 1.0).tolist())) for curve in curves)
         return h, h_all
+
+    def pair(self, taus: Sequence[float] = (1.0,), **asked: Sequence[float]) -> Pair:
+        """These tokens as a pair at some temperatures, with a table of ``cs``: save it, and name it as ``pair``."""
+        from ssdsim.answers.token_pair import pair_of
+
+        return pair_of(self, taus, **asked)
 
     def _draws(self) -> Iterator[tuple[Array, Array]]:
         """Each context's target logits and ascending noise, both ``(vocabulary,)``.

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from ssdsim.answers.columns import TITLED
 from ssdsim.answers.evidence import inputs_text, standing_text, value_text
+from ssdsim.answers.over_c import AtC
 from ssdsim.answers.predict import Prediction
 from ssdsim.answers.verdict import percent, title_of, worth_measuring
 from ssdsim.base.option import spelled
@@ -20,6 +21,7 @@ from ssdsim.question.engines import Engine
 from ssdsim.question.options import ALL
 from ssdsim.question.standing import TokenInput
 from ssdsim.rounds.round import PART_TITLES, PARTS, Estimate
+from ssdsim.tokens.saguaro import PLAIN
 
 _MAIN = ("alpha", "acceptance", "p_hit", "hit_c", "hit_curve")  # inputs of a first screen
 _MOVES = 0.05  # of a round or of the passes' time: what is less cannot move the answer by more
@@ -34,6 +36,7 @@ def print_prediction(prediction: Prediction, explain: bool, quiet: bool) -> None
     measure = worth_measuring(prediction.decision)
     lines = {
         "How sure": prediction.verdict.sure,
+        "Saguaro": _gains_of_c(prediction),
         "Turns": prediction.verdict.turns,
         "Why": "" if (prediction.verdict.turns or measure) and not explain else _why(prediction),
         "Assumed": _assumed(prediction),
@@ -66,7 +69,7 @@ def _asked(configuration: Configuration) -> str:
 
 
 def _first_table(prediction: Prediction) -> list[tuple[str, ...]]:
-    """A row a strategy: what a user gets, how many GPUs it takes, and its K."""
+    """A row a strategy: what a user gets, how many GPUs it takes, its K, and its C where that is not plain."""
     rates, per = prediction.rates, "s" if prediction.unit == "s" else "T_v"
     likely = () if prediction.draws is None else ("likely",)
     table: list[tuple[str, ...]] = [("", f"tokens/{per} a user", *likely, prediction.configuration.devices, "drafts")]
@@ -75,8 +78,18 @@ def _first_table(prediction: Prediction) -> list[tuple[str, ...]]:
         between = () if ends is None else ("-".join(_rate(each / scenario.batch) for each in ends),)
         k = scenario.strategy.lookahead(scenario.settings)
         shown, gpus = _rate(rates.shown(name) / scenario.batch), format_count(scenario.gpus)
-        table.append((title_of(name), shown, *between, gpus, f"K {k}" if scenario.strategy.drafts else "-"))
+        c = prediction.c(name)
+        drafts = f"K {k}{'' if c == PLAIN else f', C {c:g}'}" if scenario.strategy.drafts else "-"
+        table.append((title_of(name), shown, *between, gpus, drafts))
     return table
+
+
+def _gains_of_c(prediction: Prediction) -> str:
+    """What the best C of each strategy gains over plain sampling."""
+    own = {name: next(each for each in of if each.c == prediction.c(name)) for name, of in prediction.over_c.items()}
+    return ", ".join(
+        f"C {each.c:g} gains {percent(each.gain)} ({title_of(name)})" for name, each in own.items() if each.c != PLAIN
+    )
 
 
 def _rate(tokens: float) -> str:
@@ -213,9 +226,18 @@ def _print_decision(prediction: Prediction, out: Console) -> None:
         settings = ", ".join(f"{spelled(option)} {value}" for option, value in key[1])
         lost = f"loses {percent(decision.losses[key])} on average, best in {percent(decision.best_in[name])} of draws"
         print_labelled(out, UNLABELLED, f"{title_of(name)}: {settings + '; ' if settings else ''}{lost}", "dim")
+    for name, of in prediction.over_c.items():
+        print_labelled(out, "C        ", f"{title_of(name)}: {'; '.join(map(_at_c, of))}", "dim")
     others = {by: name for by, (name, _) in decision.by_rule.items() if by != decision.rule}
     said = ", ".join(f"{by} {title_of(name)}" for by, name in others.items())
     print_labelled(out, "Rule     ", f"{decision.rule}; others choose: {said}", "dim")
+
+
+def _at_c(each: AtC) -> str:
+    """What one C yields beside plain sampling."""
+    hits = "" if each.p_hit is None else f", hits {each.p_hit:.3f}"
+    gain = "" if each.c == PLAIN else f" {100 * each.gain:+.1f} %"
+    return f"{each.c:g}{gain} ({each.tokens_per_round:.2f} tokens a round{hits})"
 
 
 def _print_notes(prediction: Prediction, out: Console) -> None:

@@ -103,9 +103,9 @@ ACCEPTANCE = (
     _acceptance(
         name="pair",
         prominence=3,
-        example="smollm2-135m.json",
+        example="smollm2-135m-28-layers",
         kind=Name(),
-        about="measured target and draft (ssdsim measure, ssdsim import acceptance): acceptance, hits, backup",
+        about="measured target and draft, a name or a file (ssdsim measure, import acceptance): acceptance, hits",
         axis="measured pair",
         excludes=(Excludes(("acceptance", "text"), "{it} has no effect with --pair (the pair says what is accepted)"),),
     ),

@@ -259,8 +259,9 @@ def configured(
     warnings, pair = warnings_of(settings, asked, question.site, tuple(scenarios)), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}
     warnings = (*warnings, *engine_warnings(sharing, said_of_engine))
-    if settings.source("k") == OWN_BEST:
-        settings.settle("k", ALL["k"].unsaid, OWN_BEST)
+    for name in ("k", "saguaro_c"):
+        if settings.source(name) == OWN_BEST:
+            settings.settle(name, ALL[name].unsaid, OWN_BEST)
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
     shaping = settings.restricted_to(reads & effective_options(settings, said).keys(), question.idle - reads)
     kept = {name: value for name, value in given.items() if value is not None}

@@ -16,13 +16,13 @@ from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.question.supposed import PRIOR
 from ssdsim.tokens.acceptance import rate_of
-from ssdsim.tokens.pair_choice import ChosenFindings, chosen_by
+from ssdsim.tokens.pair_choice import RANDOM, ChosenFindings, chosen_by
+from ssdsim.tokens.saguaro import PLAIN, known_fan_out, why_not
 from ssdsim.transformer.card import Transformer
 
 if TYPE_CHECKING:
     from ssdsim.tokens.pair_file import Backup, HitLaw
 
-RANDOM = "random"
 _ACCEPTANCE = ("alpha", "alpha_concentration")
 CURVES = ("", "_all", "_backup")
 """Endings of option names: hits after a rejection, after all were accepted, after a backup."""
@@ -33,6 +33,7 @@ def settle_pair(settings: Settings) -> None:
     chosen = chosen_in(settings)
     if chosen is None:
         return
+    _check_c(settings)
     _check_fan_outs(settings, chosen)
     if not is_given(settings, "temperature") and chosen.temperature is not None:
         _derive(settings, "temperature", chosen.temperature, f"measured, {chosen.name}")
@@ -53,10 +54,27 @@ def _check_fan_outs(settings: Settings, chosen: ChosenFindings) -> None:
     """Raise :class:`InputError` where fan-outs are asked for that the pair never saw."""
     asked = [settings["f"] if is_given(settings, "f") else None, *(settings["fl"] or ()), *(settings["flm"] or ())]
     most = max((each for each in asked if isinstance(each, int)), default=0)
-    if chosen.fan_outs is None or most <= chosen.fan_outs or settings["extrapolate"] or is_given(settings, "p_hit"):
+    reach = chosen.fan_outs
+    if reach is not None and is_given(settings, "saguaro_c") and settings["saguaro_c"] != PLAIN:
+        reach = min(reach, known_fan_out(_about_c(settings)) or reach)
+    if reach is None or most <= reach or settings["extrapolate"] or is_given(settings, "p_hit"):
         return
-    known = f"{chosen.path}: hits are known up to {chosen.fan_outs} guesses a position"
+    known = f"{chosen.path}: hits are known up to {reach} guesses a position"
     raise InputError(f"{known}, but the fan-out is {most}; --extrapolate goes on by the fitted law")
+
+
+def _check_c(settings: Settings) -> None:
+    """Raise :class:`InputError` where the pair does not know what a given C changes."""
+    if not is_given(settings, "saguaro_c") or settings["saguaro_c"] == PLAIN:
+        return
+    if why := why_not(_about_c(settings), settings["saguaro_c"]):
+        raise InputError(f"--saguaro-c {settings['saguaro_c']:g}: {why}")
+
+
+def _about_c(settings: Settings) -> dict[str, Any]:
+    """The options by which a pair is asked what C changes."""
+    names = ("pair", "pair_set", "extrapolate", *(["temperature"] if is_given(settings, "temperature") else []))
+    return {name: settings[name] for name in names}
 
 
 def chosen_in(settings: Settings) -> ChosenFindings | None:

@@ -14,10 +14,10 @@ from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.question.measured_pair import chosen_in
 from ssdsim.question.options import ALL, members
-from ssdsim.question.supposed import PRIOR, PUBLISHED, moved
+from ssdsim.question.supposed import PRIOR, PUBLISHED
 from ssdsim.tokens.acceptance import one_rate
 from ssdsim.tokens.accepted import is_forced
-from ssdsim.tokens.priors import logit
+from ssdsim.tokens.priors import logit, moved
 
 Standing = Literal["measured", "published", "given", "placeholder"]
 Range = tuple[float, float]

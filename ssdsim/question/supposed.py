@@ -19,7 +19,7 @@ from ssdsim.strategies.drafters.model import ModelDrafter
 from ssdsim.strategies.drafters.mtp import MTP
 from ssdsim.tokens.acceptance import one_rate
 from ssdsim.tokens.drafter_card import DrafterCard, PublishedAcceptance, Text, drafters_of, middle_set
-from ssdsim.tokens.priors import ABOVE, BELOW, MIXED, TEXTS, KindPrior, logit, prior_of, priors, share_of
+from ssdsim.tokens.priors import ABOVE, BELOW, MIXED, TEXTS, KindPrior, logit, moved, prior_of, priors, share_of
 from ssdsim.transformer.operations import WEIGHT_BYTES
 
 PUBLISHED, PRIOR = "published: ", "prior: "
@@ -69,13 +69,6 @@ def _shown(rates: Any, by: float) -> Any:
         return rates
     there = moved(rates, by)
     return round(there, _DIGITS) if isinstance(there, float) else tuple(round(rate, _DIGITS) for rate in there)
-
-
-def moved(rates: Any, by: float) -> Any:
-    """Rates moved in logits, all by as much; those that are sure stay."""
-    if isinstance(rates, int | float):
-        return rates if by == 0.0 or rates in (0.0, 1.0) else share_of(logit(rates) + by)
-    return tuple(moved(rate, by) for rate in rates)
 
 
 def supposed(settings: Settings, draft: Draft | None) -> Supposed | None:

@@ -22,13 +22,12 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.question.measured_pair import CURVES, chosen_in, curve_of, is_given
 from ssdsim.question.standing import ACCEPTANCE, HITS, TokenInput, token_inputs
-from ssdsim.question.supposed import moved
 from ssdsim.rounds.kernel import Averages, Kernel, select, stack, tile
 from ssdsim.strategies.protocols.hits import RATES
 from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.tokens.caching import forget_derived_hits
 from ssdsim.tokens.pair_choice import ChosenFindings
-from ssdsim.tokens.priors import logit
+from ssdsim.tokens.priors import logit, moved
 
 LOOKS = 64
 """Looks over the ranges, a stratum each: a Latin hypercube. Each meets as many draws of the timings' errors."""

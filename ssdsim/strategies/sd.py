@@ -9,6 +9,7 @@ import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.option import Section
+from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.site import Site
@@ -17,8 +18,8 @@ from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
 from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
-from ssdsim.strategies.protocols.axes import LOOKAHEAD
-from ssdsim.strategies.protocols.hits import FOUND_SOMETHING, now_and_then, share_where_any
+from ssdsim.strategies.protocols.axes import LOOKAHEAD, SAGUARO
+from ssdsim.strategies.protocols.hits import FOUND_SOMETHING, SAGUARO_C, fan_out_of, now_and_then, share_where_any
 from ssdsim.strategies.protocols.shared import (
     SHARED_DRAFT_OPTIONS,
     TARGETS_AXIS,
@@ -28,6 +29,7 @@ from ssdsim.strategies.protocols.shared import (
     in_each_way,
 )
 from ssdsim.strategies.protocols.strategy import own_lookahead
+from ssdsim.tokens.saguaro import scale_of
 
 _SD_K = own_lookahead(name="sd_k", about="SD's own lookahead", axis="SD's lookahead (tokens)", section=Section.START)
 
@@ -44,8 +46,8 @@ class Speculative(Alternate):
     rival = "ar"
     drafted = "sd_k"
     in_columns = True
-    searched = (PLACES, TARGETS_AXIS, LOOKAHEAD)
-    options = (_SD_K, SD_DRAFT, *SHARED_DRAFT_OPTIONS)
+    searched = (PLACES, TARGETS_AXIS, LOOKAHEAD, replace(SAGUARO, strategy="sd"))
+    options = (_SD_K, SD_DRAFT, SAGUARO_C, *SHARED_DRAFT_OPTIONS)
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
         if settings["sd_draft"] == "colocated" and settings["t_sd"] is None:
@@ -60,7 +62,9 @@ class Speculative(Alternate):
             settings.settle("sd_draft", "separate", "a draft of several targets is on none of their devices")
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
-        accepted = drafter.accepted(settings, settings["sd_k"])
+        scale = scale_of(settings)
+        drafting = settings if scale is None else scale.accepting(settings, fan_out_of(settings))
+        accepted = drafter.accepted(drafting, settings["sd_k"])
         share = drafter.proposes(settings, settings["sd_k"]).share
         return tokens_of(accepted, Kernel.of_tokens if share == 1.0 else lambda pmf: _now_and_then(pmf, share))
 

@@ -18,9 +18,9 @@ from ssdsim.pricing.occupancy import check_place
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of, tokens_of_each
-from ssdsim.strategies.protocols.axes import LOOKAHEAD, WordAxis
+from ssdsim.strategies.protocols.axes import LOOKAHEAD, SAGUARO, WordAxis
 from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
-from ssdsim.strategies.protocols.hits import CHAINS
+from ssdsim.strategies.protocols.hits import CHAINS, SAGUARO_C
 from ssdsim.strategies.protocols.shared import (
     SHARED_DRAFT_OPTIONS,
     TARGETS_AXIS,
@@ -32,6 +32,7 @@ from ssdsim.strategies.protocols.shared import (
 )
 from ssdsim.tokens.acceptance import accepted_length_pmf
 from ssdsim.tokens.caching import hits_given_accepted
+from ssdsim.tokens.saguaro import scale_of
 
 Backup = tuple[Array, Array]
 """P(k accepted) of the fast backup's tokens, and the hit rate by k after them."""
@@ -105,8 +106,9 @@ class SSD(Cached):
         LOOKAHEAD,
         replace(OUTCOMES, implied=(("fan_out_policy", "optimal"),)),  # of the highest hit rate, and so never behind
         WordAxis(option="backup", about="on a miss [default: auto, the faster]", words=("auto",)),
+        replace(SAGUARO, strategy="ssd"),
     )
-    options = (DRAFT_GPUS, _ALPHA_BACKUP, *CHAINS, *_MISSES, *SHARED_DRAFT_OPTIONS)
+    options = (DRAFT_GPUS, _ALPHA_BACKUP, *CHAINS, SAGUARO_C, *_MISSES, *SHARED_DRAFT_OPTIONS)
     shown_settings = ("backup", "budget")
     deployed = ("k", "budget", "fan_outs", "fan_outs_after_miss", "backup")
 
@@ -143,10 +145,12 @@ class SSD(Cached):
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         k = settings["k"]
-        accepted = drafter.accepted(settings, k)
+        scale = scale_of(settings)
+        drafting = settings if scale is None else scale.accepting(settings, settings["budget"] / (k + 1))
+        accepted = drafter.accepted(drafting, k)
         fast = settings["backup"] == "fast"
         backup_pmf = accepted_length_pmf(settings["alpha_backup"], k) if fast else accepted.pmf
-        hit, backup_hit = hits_given_accepted(settings, accepted.pmf, backup_pmf, fast)
+        hit, backup_hit = hits_given_accepted(settings, accepted.pmf, backup_pmf, fast, scale)
         after_backup = {"hit": backup_pmf * backup_hit, "miss": backup_pmf * (1.0 - backup_hit)}
 
         def kernel(pmf: Array) -> Kernel:
@@ -157,7 +161,7 @@ class SSD(Cached):
             return tokens_of(accepted, kernel)
         if settings.source("hit_concentration") == GIVEN:
             raise InputError(f"--hit-concentration: not known where {drafter.title} drafts, whose hits differ")
-        cached = [drafter.accepted(settings, k, unseen=length + 1) for length in range(k + 1)]
+        cached = [drafter.accepted(drafting, k, unseen=length + 1) for length in range(k + 1)]
         backup = (backup_pmf, backup_hit) if fast else None
         return tokens_of_each([accepted, *cached], lambda pmfs: _self_conditioned(pmfs[0], pmfs[1:], hit, backup))
 

@@ -13,14 +13,17 @@ from ssdsim.base.checks import Array, FloatOrArray, float_or_array
 from ssdsim.base.errors import InputError
 from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.tokens.acceptance import rates_of
-from ssdsim.tokens.hit_models import FanOut, HitCurve, MeasuredHits, PowerLawHits, fan_out
+from ssdsim.tokens.hit_models import FanOut, HitCurve, MeasuredHits, OwnCurve, PowerLawHits, fan_out
+from ssdsim.tokens.saguaro import DraftScale
 
 
-def hits_given_accepted(settings: Settings, pmf: Array, backup_pmf: Array, fast: bool) -> tuple[Array, Array]:
+def hits_given_accepted(
+    settings: Settings, pmf: Array, backup_pmf: Array, fast: bool, scale: DraftScale | None = None
+) -> tuple[Array, Array]:
     """P(hit | k accepted), shape ``(K+1,)``, after a speculation by the primary and by the backup.
 
     ``pmf`` and ``backup_pmf`` are of their accepted lengths; with ``fast`` the backup is another than the primary.
-    Derives the hit rates and the fan-outs that they rest on.
+    ``scale`` is of the primary's probabilities. Derives the hit rates and the fan-outs that they rest on.
     """
     if settings["p_hit"] is not None:
         if settings["p_hit_backup"] is None:
@@ -28,9 +31,10 @@ def hits_given_accepted(settings: Settings, pmf: Array, backup_pmf: Array, fast:
         of_all = np.ones(pmf.shape[-1])
         return settings["p_hit"] * of_all, settings["p_hit_backup"] * of_all
     curve, curve_all = hit_curves(settings)
-    fan_outs = _fan_out(settings, settings["fl"], pmf, curve, curve_all)
+    primary = curve if scale is None else scale.hits(curve)
+    fan_outs = _fan_out(settings, settings["fl"], pmf, primary, curve_all)
     settings.derive("fan_outs", fan_outs.tolist())
-    hit = _given_accepted(fan_outs, curve, curve_all)
+    hit = _given_accepted(fan_outs, primary, curve_all)
     settings.derive("p_hit", float_or_array(np.vecdot(pmf, hit)), "from the fan-out and the hit curve")
     if not fast:
         return hit, hit
@@ -63,19 +67,19 @@ def backup_in_proportion(p_hit: float, primary: float, backup: float) -> float:
     return min(1.0, max(0.0, 1.0 - share * (1.0 - p_hit)))
 
 
-def hit_curves(options: Mapping[str, Any]) -> tuple[HitCurve, HitCurve]:
+def hit_curves(options: Mapping[str, Any]) -> tuple[OwnCurve, OwnCurve]:
     """h(F) for k < K, and for k = K, whose bonus token comes from the target and not from the residual."""
     curve = _curve(options["hit_curve"]) or _law(options, options["hit_c"], options["hit_r"])
     return curve, _other(options, "hit_curve_all", "hit_c_all", "hit_r_all") or curve
 
 
-def _backup_curves(options: Mapping[str, Any], curve: HitCurve, curve_all: HitCurve) -> tuple[HitCurve, HitCurve]:
+def _backup_curves(options: Mapping[str, Any], curve: OwnCurve, curve_all: OwnCurve) -> tuple[OwnCurve, OwnCurve]:
     """The curves after a speculation by the backup, whose own tokens say nothing: one curve, else the primary's."""
     own = _other(options, "hit_curve_backup", "hit_c_backup", "hit_r_backup")
     return (curve, curve_all) if own is None else (own, own)
 
 
-def _other(options: Mapping[str, Any], points: str, c: str, r: str) -> HitCurve | None:
+def _other(options: Mapping[str, Any], points: str, c: str, r: str) -> OwnCurve | None:
     """The curve of another case, whose law takes missing numbers from the first curve; None if nothing is given."""
     if options[points] is not None or (options[c] is None and options[r] is None):
         return _curve(options[points])

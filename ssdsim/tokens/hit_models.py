@@ -72,7 +72,28 @@ class MeasuredHits(Record):
         return np.asarray(np.interp(np.asarray(fan_out, dtype=float), (0.0, *self.fan_outs), (0.0, *self.rates)))
 
 
-HitCurve = PowerLawHits | MeasuredHits
+OwnCurve = PowerLawHits | MeasuredHits
+
+
+class ScaledHits(Record):
+    """Hit rates of another ``curve`` with its misses times factors, joined over the logarithm of the fan-out.
+
+    Constant after ``most`` guesses.
+    """
+
+    curve: OwnCurve
+    fan_outs: tuple[float, ...]
+    factors: tuple[float, ...]
+    most: float
+
+    def __call__(self, fan_out: ArrayLike) -> Array:
+        guesses = np.minimum(np.asarray(fan_out, dtype=float), self.most)
+        logarithm = np.log(np.maximum(guesses, 1))
+        factor = np.exp(np.interp(logarithm, np.log(self.fan_outs), np.log(self.factors)))
+        return np.where(guesses >= 1, np.clip(1 - (1 - self.curve(guesses)) * factor, 0.0, 1.0), 0.0)
+
+
+HitCurve = OwnCurve | ScaledHits
 """P(the bonus token is among ``F`` guesses) for an array of ``F``: nondecreasing, 0 at ``F = 0``."""
 
 
@@ -110,9 +131,10 @@ def fan_out(policy: str, budget: int, k: int, alpha: ArrayLike, h: HitCurve, h_a
         return optimal_fan_out(budget, accepted_length_pmf(alpha, k), h, h_all)
     if policy != "geometric":
         raise InputError(f"unknown fan-out policy '{policy}'{nearest(policy, POLICIES)} Allowed: {', '.join(POLICIES)}")
-    if not isinstance(h, PowerLawHits):
+    law = h.curve if isinstance(h, ScaledHits) else h
+    if not isinstance(law, PowerLawHits):
         raise InputError("fan-out policy 'geometric' needs a power-law hit curve; 'optimal' takes any")
-    return geometric_fan_out(budget, k, alpha, h.r, h, h_all)
+    return geometric_fan_out(budget, k, alpha, law.r, h, h_all)
 
 
 def uniform_fan_out(budget: int, k: int) -> FanOut:

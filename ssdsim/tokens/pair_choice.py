@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from ssdsim.tokens.pair_file import Findings, Pair
 
 
+RANDOM = "random"
+"""The backup whose tokens are random."""
+TOKEN_MODEL = "token-model"
+"""How a pair came about that no models were measured for."""
+
+
 class ChosenFindings(Record):
     """Findings, and the temperature that they hold for: None where the file does not say it."""
 
@@ -50,6 +56,8 @@ class ChosenFindings(Record):
             requests = self.pair.requests
         rounds = self.findings.length.rounds
         size = f"{requests:,} requests" if requests is not None else f"{rounds:,} rounds" if rounds else ""
+        if self.pair.how == TOKEN_MODEL:
+            return f"a token model of {requests:,} contexts"
         if self.pair.how in ("teacher-forced", "loop"):
             return f"measured on {size}" if size else "measured"
         return f"read from {self.pair.how}" + (f", {size}" if size else "")

@@ -15,10 +15,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
+from ssdsim.base.bundled import Shelf
 from ssdsim.base.card import Card, Finite, NotNegative
 from ssdsim.base.conversion import FieldError
 from ssdsim.base.documents import as_record, read_json
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.files import while_unchanged, write_whole
 from ssdsim.tokens.pair_routing import Routing
 
@@ -353,11 +354,15 @@ class Pair(Card):
 
 
 def load_pair(path: str | Path) -> Pair:
-    """The pair in a file; read again only when it has changed, since a sweep asks for it thousands of times."""
+    """The bundled pair of that name, or the pair in a file; read again only when it has changed."""
     at = Path(expanduser(str(path)))
-    if not isfile(at):
-        raise InputError(f"{path}: no pair there; 'ssdsim measure' or 'ssdsim import acceptance' writes one")
-    return _read(at)
+    if isfile(at):
+        return _read(at)
+    named = PAIRS.bundled(str(path).lower().removesuffix(PAIRS.suffix))
+    if named is None:
+        bundled = f"{nearest(at.stem, PAIRS.names())} Bundled: {', '.join(PAIRS.names())}"
+        raise InputError(f"{path}: no pair there{bundled}; 'ssdsim measure' or 'ssdsim import acceptance' writes one")
+    return named
 
 
 @while_unchanged
@@ -366,3 +371,7 @@ def _read(path: Path) -> Pair:
     if not isinstance(data, dict) or data.get("kind") != "pair":
         raise InputError(f'{path}: not a pair: it must be a JSON object with "kind": "pair"')
     return as_record(Pair, data, path, "pair")
+
+
+PAIRS = Shelf("pair", "pairs", ".json", _read)
+"""The bundled pairs."""

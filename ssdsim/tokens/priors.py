@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from functools import cache
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
+import numpy as np
 from msgspec import Meta
 
 from ssdsim.base.bundled import Shelf
@@ -104,3 +105,13 @@ def logit(share: float) -> float:
 def share_of(logarithm: float) -> float:
     """The share of which this is the :func:`logit`."""
     return 1.0 / (1.0 + math.exp(-logarithm))
+
+
+def moved(rates: Any, by: float) -> Any:
+    """Rates moved in logits, all by as much; those that are sure stay."""
+    if isinstance(rates, np.ndarray):
+        odds = rates * math.exp(by)
+        return odds / (1.0 - rates + odds)
+    if isinstance(rates, int | float):
+        return rates if by == 0.0 or rates in (0.0, 1.0) else share_of(logit(rates) + by)
+    return tuple(moved(rate, by) for rate in rates)

@@ -16,8 +16,10 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.question.options import DEFAULTS
 from ssdsim.serving.schedule_file import Cell
 from ssdsim.strategies.ar import Autoregressive
+from ssdsim.strategies.protocols.axes import SAGUARO
 from ssdsim.strategies.sd import Speculative
 from ssdsim.strategies.ssd import SSD
+from ssdsim.tokens.saguaro import PLAIN
 from ssdsim.transformer.card import Transformer
 
 _MODEL = re.compile(r"llama-3\.\d-(?P<llama>\d+)b|qwen3-(?P<qwen>[\d.]+)b")
@@ -70,6 +72,9 @@ def _asynchronous(cell: Cell, options: Mapping[str, Any]) -> Iterator[str]:
     yield from _synchronous(cell, options)
     yield from ("--async", "--backup", str(cell.settings["backup"]))
     yield from _fan_outs(cell.settings)
+    c = cell.settings.get(SAGUARO.option, options.get(SAGUARO.option, PLAIN))
+    if c != PLAIN:
+        yield from ("--x", f"{c:g}")
 
 
 def _fan_outs(settings: Mapping[str, Any]) -> Iterator[str]:

@@ -161,7 +161,7 @@ def _of_each(by_batch: Mapping[int, Deployment], dialect: Dialect, request: Sear
 
 def _cell(d: Deployment) -> Cell:
     settings, strategy = d.scenario.settings, strategies.ALL.named(d.shape.strategy)
-    deployed = {name: settings.get(name) for name in strategy.deployed}
+    deployed = {**dict(d.shape.speculation), **{name: settings.get(name) for name in strategy.deployed}}
     return Cell(
         b=d.copy_batch,
         context=settings["context"],

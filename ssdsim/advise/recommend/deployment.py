@@ -15,6 +15,7 @@ from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.options import ALL, DEFAULTS, effective_options
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
+from ssdsim.strategies.protocols.axes import work_of
 from ssdsim.transformer.forward import DATA_PARALLEL, degrees
 
 INDIFFERENT = 1e-3  # relative tokens/s for which nobody spends a device or a cached outcome
@@ -64,7 +65,7 @@ class Shape(Record):
     @property
     def work(self) -> tuple[Any, ...]:
         """Speculation as numbers; of two equally fast shapes of a strategy the one with less is the better."""
-        return tuple(value for _, value in reversed(self.speculation) if not isinstance(value, str))
+        return work_of(reversed(self.speculation))
 
     def point(self, options: Mapping[str, Any], batch: int) -> dict[str, Any]:
         """The options of :func:`ssdsim.configure` for this shape at ``batch`` sequences a copy."""
@@ -167,7 +168,7 @@ class Deployment(Record):
         """Short text of the speculation settings: ``K 6, 21 outcomes, jit``."""
         chosen = dict(self.shape.speculation)
         axes = [axis for axis in strategies.ALL.named(self.shape.strategy).searched if axis.option in chosen]
-        return ", ".join(axis.says.format(symbol=ALL[axis.option].short, value=chosen[axis.option]) for axis in axes)
+        return ", ".join(filter(None, (axis.said(ALL[axis.option].short, chosen[axis.option]) for axis in axes)))
 
 
 def score(deployment: Deployment, rank: Rank) -> float:

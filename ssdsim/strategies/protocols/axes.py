@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ssdsim.base.record import Record
+from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.tokens.pair_choice import fan_outs_known, positions_known
+from ssdsim.tokens.saguaro import PLAIN, known_cs, why_not
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.shard import MOST_DEVICES, legal_expert_parallel
@@ -37,6 +39,8 @@ class SearchAxis(Record, kw_only=True):
     With any option of ``idle_with`` given, nothing is left to choose; else the ``implied`` options have these values
     where nobody gives them.
 
+    One that is ``unit_free`` takes no time, so that it is searched without hardware, too.
+
     A schedule tries all values of ``tabled``, which are those of the option ``tabled_as`` (by default this one).
     """
 
@@ -49,6 +53,7 @@ class SearchAxis(Record, kw_only=True):
     implied: tuple[tuple[str, Any], ...] = ()
     tabled: tuple[Any, ...] = ()
     tabled_as: str | None = None
+    unit_free: bool = False
 
     @property
     def table_option(self) -> str:
@@ -60,6 +65,10 @@ class SearchAxis(Record, kw_only=True):
     def concerns(self, scope: Scope) -> bool:
         """Tell whether there is something to choose for the target."""
         return True
+
+    def said(self, symbol: str, value: Any) -> str:
+        """A value in a few words; empty of one that need not be said."""
+        return self.says.format(symbol=symbol, value=value)
 
     def possible(self, scope: Scope) -> Values:
         """The values that may be chosen."""
@@ -262,6 +271,30 @@ class SizesAxis(SearchAxis, kw_only=True):
         return values if values is not None else [size for size in _spaced(top[self.option], step) if size <= self.most]
 
 
+class ScaleAxis(SearchAxis, kw_only=True):
+    """Values of Saguaro's C that a measured pair knows, all of which are tried where the engine has ``strategy``'s."""
+
+    strategy: str = ""
+
+    def concerns(self, scope: Scope) -> bool:
+        named = scope.options.get("engine")
+        runs = find_runtime(named).runs if isinstance(named, str) else None
+        return len(known_cs(scope.options)) > 1 and (runs is None or self.strategy in runs.saguaro)
+
+    def possible(self, scope: Scope) -> Values:
+        return known_cs(scope.options)
+
+    def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
+        return why_not(given, value)
+
+    def said(self, symbol: str, value: Any) -> str:
+        return "" if value == PLAIN else super().said(symbol, value)
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """All of them; the same alone where that is asked for."""
+        return (top[self.option],) if step == 1.0 else values or ()
+
+
 TARGET = DegreesAxis(
     option="tp",
     about="tensor-parallel degrees that may be chosen [default: all that divide]",
@@ -276,6 +309,22 @@ EXPERTS = ExpertGroupsAxis(
 )
 PLACED = (TARGET, EXPERTS)
 """Every strategy has a target, so a search turns its degrees whatever else a strategy names."""
+
+SAGUARO = ScaleAxis(
+    option="saguaro_c",
+    about="values of Saguaro's C that may be chosen [default: those that --pair knows]",
+    says="{symbol} {value:g}",
+    idle_with=("alpha", "p_hit", "hit_curve", "hit_c", "hit_r"),
+    unit_free=True,
+)
+
+
+def work_of(settings: Iterable[tuple[str, Any]]) -> tuple[float, ...]:
+    """Settings as numbers, of which less is simpler; before all others plain sampling is simpler than any C."""
+    numbers = [each for each in settings if isinstance(each[1], int | float)]
+    first = [-value for option, value in numbers if option == SAGUARO.option]
+    return (*first, *(value for option, value in numbers if option != SAGUARO.option))
+
 
 LOOKAHEAD = LookaheadAxis(option="k", about="lookaheads that may be chosen [default: 1:16]")
 """The K that strategies share."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from ssdsim.base.checks import Array
 from ssdsim.base.kinds import SHARE, Number, NumberOrWord, OneOf, Whole
 from ssdsim.base.kinds_of_lists import HitRates, ListOf
-from ssdsim.base.option import Excludes, Group, Needs, Option, Section, searched_choice, spelled
+from ssdsim.base.option import Excludes, Group, Needs, Option, Section, choice, searched_choice, spelled
 from ssdsim.rounds.kernel import Kernel
+from ssdsim.strategies.protocols.axes import SAGUARO
+from ssdsim.tokens.saguaro import PLAIN
 
 hit_rate = partial(Option, kind=SHARE, groups=(Group.ACCEPTANCE, Group.HITS))
 """A share of guesses that are right."""
@@ -181,6 +185,36 @@ CHAINS = (
     BUDGET,
 )
 """The options of a strategy that caches chains of tokens for guessed outcomes."""
+
+SAGUARO_C = choice(
+    name="saguaro_c",
+    section=Section.ACCEPTANCE,
+    prominence=1,
+    default=PLAIN,
+    kind=NumberOrWord(Number(most=1.0), "auto"),
+    unsaid="auto",
+    about="Saguaro's C: the draft's F likeliest tokens are scaled by it before one is sampled, for more hits",
+    default_note="auto: each strategy's own best of those that --pair knows; 1, plain sampling, without --pair",
+    axis="Saguaro's C",
+    symbol="C",
+    varied_by=("recommend",),
+    groups=(Group.CHOICE,),
+    needs=Needs(("pair",), "(which knows what C changes)"),
+    excludes=(
+        Excludes(
+            SAGUARO.idle_with,
+            "{it} has no effect with --saguaro-c (the pair says what C makes of acceptance and hits)",
+        ),
+    ),
+)
+"""Of strategies whose draft samples a chain."""
+
+
+def fan_out_of(settings: Mapping[str, Any]) -> int:
+    """The fan-out that is asked for, the default one where it follows from the machine."""
+    asked = settings["f"]
+    return asked if isinstance(asked, int) else int(F.default)
+
 
 TREES = (P_HIT, F, *LAWS, BUDGET)
 """Those of one that caches trees: after a miss a tree is drafted as after a hit."""

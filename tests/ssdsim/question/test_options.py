@@ -59,6 +59,8 @@ def value(option: Option) -> Any:
             return words[-1]
         case kinds.Member(of):
             return of.names[-1]
+        case kinds.NumberOrWord(kinds.Number()):
+            return 0.5
     return GIVEN[type(option.kind)]
 
 
