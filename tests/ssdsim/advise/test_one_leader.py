@@ -19,6 +19,8 @@ from ssdsim.answers.workers import Workers
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.many import RateDraws
 
+pytestmark = pytest.mark.long
+
 SCENARIOS = st.fixed_dictionaries(
     {"gpus": st.sampled_from([1, 2, 4]), "b": st.sampled_from([1, 8, 64, 200])},
     optional={
@@ -30,16 +32,14 @@ SCENARIOS = st.fixed_dictionaries(
 ).map(lambda asked: {"target": "llama-3.1-8b", "strategies": ("ar", "sd", "ssd"), **asked})
 
 
-@pytest.mark.long
 @given(SCENARIOS)
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(derandomize=True, deadline=None, max_examples=8)
 def test_recommend_and_compare_have_one_leader(asked: dict[str, Any]) -> None:
     (one,), (other,) = recommend(**asked).answers, compare(**asked).answers
     assert one.decision == other.decision
     assert one.by_strategy == other.by_strategy
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("rank", ["user", "gpu"])
 def test_nothing_that_was_priced_has_a_higher_mean_log_speed(rank: Any) -> None:
     """Draws made one by one, of all that were priced: neither columns nor the bar for drawing hide a better one."""

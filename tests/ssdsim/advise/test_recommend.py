@@ -114,8 +114,8 @@ def test_a_chosen_rate_is_that_of_its_configuration(eight: Recommendation) -> No
 
 def test_fewer_gpus_are_used_as_if_there_were_no_more(eight: Recommendation) -> None:
     assert eight.fewer
-    for each in eight.fewer:
-        assert each.deployment.gpus <= each.gpus < 8
+    assert all(each.deployment.gpus <= each.gpus < 8 for each in eight.fewer)
+    for each in {eight.fewer[0], eight.fewer[-1]}:
         alone = recommend(gpus=each.gpus, b=eight.focus, engine=eight.request.options["engine"])
         assert alone.answers[0].best is not None
         assert alone.answers[0].best.per_user == pytest.approx(each.deployment.per_user, rel=0.02)
@@ -346,13 +346,12 @@ def test_a_list_of_batches_goes_on_as_it_began() -> None:
     assert "does not rise by equal steps or factors" in done.stderr
 
 
-@pytest.mark.parametrize("runtime", ["vllm", "trtllm"])
-def test_the_largest_batch_does_not_depend_on_the_batch_that_is_asked_about(runtime: str) -> None:
+def test_the_largest_batch_does_not_depend_on_the_batch_that_is_asked_about() -> None:
     """Of one deployment. A fresh search, whose settings may be 1 % off, agrees some sequences to either side of it.
 
     With TensorRT-LLM's card it was 39 or 29: rivals were those placed well at the batch that was asked about.
     """
-    asked: dict[str, Any] = {"gpus": 8, "draft_gpus": 1, "engine": unlimited(runtime), "rule": "point"}
+    asked: dict[str, Any] = {"gpus": 8, "draft_gpus": 1, "engine": unlimited("trtllm"), "rule": "point"}
     bounds = set()
     for batch in (1, 16):
         *_, bound = recommend(b=[batch], **asked).break_evens

@@ -11,7 +11,7 @@ from tests.mutations.run import every_end
 
 pytestmark = pytest.mark.long
 
-COUNT, BY_NIGHT = 300, 20_000
+COUNT, BY_NIGHT = 150, 20_000
 
 
 def test_a_wrong_input_ends_in_an_answer_or_one_line() -> None:

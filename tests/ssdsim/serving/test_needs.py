@@ -57,7 +57,7 @@ def test_runs_that_grow_to_a_precision_need_what_they_grow_to() -> None:
     load = requests(400, rate=4.0, outputs="60")
     policies = policies_of(load, Batching(), **SMALL, strategies="sd").by_name
     asked = {name: (policy, 1) for name, policy in policies.items()}
-    rough, precise = (needs(asked, [load], How(Batching(), precision=precision)) for precision in (None, 0.002))
+    rough, precise = (needs(asked, [load], How(Batching(), precision=precision)) for precision in (None, 0.005))
     assert rough is not None
     assert precise is not None
     assert rough.requests == 400
