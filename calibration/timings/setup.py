@@ -24,7 +24,7 @@ _SMALL = ("transformer-shaped-1536x4", "transformer-shaped-768x2")
 PAIRS = {
     "cuda": (
         ("llama-3.1-70b", "llama-3.2-1b"),
-        ("transformer-shaped-8192x40", "transformer-shaped-2048x6"),  # of as many layers as five GPUs of 32 GB hold
+        ("transformer-shaped-8192x40", "transformer-shaped-2048x6"),  # the proposal's graph
         ("llama-3.1-8b", "llama-3.2-1b"),
         _SMALL,
     ),
