@@ -34,3 +34,7 @@ def test_a_command_of_the_page_prints_its_number(what: str) -> None:
     number = next(each for each in PREDICTED if each.what == what)
     answer = json.loads(asked(*shlex.split(number.command)[1:], "--json").stdout)
     assert answer["strategies"]["ssd"]["median"] == pytest.approx(number.draws.shown, rel=1e-6)
+
+
+def test_the_engines_own_runs_of_one_sequence_are_inside() -> None:
+    assert all(each.inside for each in paper.runs() if each.what.endswith("batch 1"))
