@@ -15,6 +15,7 @@ PREDICTED = [each for each in paper.numbers() if not each.fitted]
 
 
 def test_the_page_is_what_its_script_makes() -> None:
+    """Update with ``python docs/paper.py`` after looking at the difference."""
     assert paper.PAGE.read_text(encoding="utf-8") == paper.page()
 
 
