@@ -165,7 +165,8 @@ def advice(
 def _crossing_text(crossing: Crossing) -> str:
     """``GPU for GPU below 8.2 requests/s (95 %: 0.4-9.9)``, with its one interval."""
     of, over = format_count(crossing.of.gpus), format_count(crossing.over.gpus)
-    each = f"with a replica each ({of} GPUs against {over}) " if of != over else f"on the same {of} GPUs "
+    same = "on the same GPU " if of == "1" else f"on the same {of} GPUs "
+    each = f"with a replica each ({of} GPUs against {over}) " if of != over else same
     where = "GPU for GPU " if crossing.basis == "gpu" else each
     if crossing.rate is None:
         return f"{where}at every rate that {crossing.over.title} can serve"

@@ -37,11 +37,12 @@ _SLACK = 1e-9
 
 
 class Need(Record):
-    """What a strategy needs: ``replicas`` of so many ``gpus`` (None where no number of them is enough), the target of
-    each on ``tp``. With ``k`` answers are done first there.
+    """What one strategy needs for a load within an SLO.
 
-    ``metrics`` are those of all of them, ``fewer`` the share of requests that one replica fewer keeps. ``holds`` is the
-    rate a replica that still keeps enough, with the K that holds most. ``runs`` is the number of simulations.
+    ``replicas`` are the fewest that keep enough requests; None where no number does. Each has so many ``gpus``, and the
+    target lies on ``tp`` of them. ``k`` is the K by which answers are done first there, and ``metrics`` are those of a
+    run with it. ``fewer`` is the share of requests that one replica fewer keeps. ``holds`` is the highest rate of a
+    replica at which enough requests are kept, with the ``k_that_holds_most``. ``runs`` is the number of simulations.
     """
 
     tp: int
@@ -63,10 +64,11 @@ class Peak(Record):
 
 
 class FleetPlan(Record):
-    """How many replicas each strategy needs at ``rate`` requests a second, and how sure that is.
+    """What each strategy needs for ``rate`` requests a second, of which a ``share`` must keep the SLO; and how sure
+    that is.
 
-    ``gpus_of`` are draws of the GPUs of each that can serve the load at all. ``decision`` is between those that need
-    the fewest: by which of them answers are done first there.
+    ``gpus_of`` are the GPUs of each in draws of all that is not known, where any number is enough. ``decision`` is
+    between those that need the fewest GPUs: the one by which answers are done first.
     """
 
     rate: float

@@ -298,6 +298,14 @@ def test_a_strategy_without_room_leaves_the_others_and_says_why() -> None:
         assert prediction.estimates[name] == estimate
 
 
+def test_where_nobody_drafts_nobody_is_warned_of_acceptance() -> None:
+    """A target that has a head drafts with it by default, at rates that were published."""
+    alone, together = (predict(target="gpt-oss-20b", tp=1, strategies=names) for names in ("ar", "ar,sd"))
+    assert any("acceptance" in warning for warning in together.configuration.warnings)
+    assert not any("acceptance" in warning for warning in alone.configuration.warnings)
+    assert alone.verdict.sentence == "AR stands alone: name others in --strategies to hold it against them."
+
+
 def test_where_none_has_room_the_subjects_reason_is_told() -> None:
     with refused("SD", "8 target", "1 draft"):
         configure(tp=8, strategies=("sd", "ssd"), subject="sd", sd_draft="separate")

@@ -83,12 +83,32 @@ def test_the_degree_is_that_of_the_fewest_gpus(slo: str) -> None:
     assert searched.policies.configuration.site.tp == searched.plan.needs[searched.plan.leader].tp
 
 
-def test_of_degrees_with_as_few_gpus_the_one_with_the_earliest_answers_is_taken() -> None:
+def test_degrees_that_need_more_gpus_are_not_run() -> None:
     asked: dict[str, Any] = {**BUSY, "requests": 150, "rate": 2.0, "slo": "tpot:6", "strategies": "sd"}
-    totals = {tp: gpus(serve(**{**asked, "tp": tp}))["sd"][0] for tp in (1, 2)}
-    assert totals == {1: 1.0, 2: 2.0}
+    held = {tp: serve(**{**asked, "tp": tp}) for tp in (1, 2)}
+    assert {tp: gpus(each)["sd"][0] for tp, each in held.items()} == {1: 1.0, 2: 2.0}
     assert gpus(serve(**{**asked, "tp": [2, 4]}))["sd"] == (2.0, 2)
-    assert gpus(serve(**{**asked, "tp": (1,)}))["sd"] == (1.0, 1)
+    searched = serve(**{**asked, "tp": None})
+    assert gpus(searched)["sd"] == (1.0, 1)
+    assert searched.plan is not None
+    assert held[1].plan is not None
+    assert searched.plan.needs["sd"].runs == held[1].plan.needs["sd"].runs
+
+
+@pytest.mark.parametrize("rate", [60.0, 120.0, 200.0])
+def test_of_degrees_with_as_few_gpus_the_one_with_the_earliest_answers_is_taken(rate: float) -> None:
+    asked: dict[str, Any] = {**BUSY, "requests": 150, "rate": rate, "strategies": "sd"}
+    held = {tp: serve(**{**asked, "tp": tp}) for tp in (1, 2)}
+    totals = {tp: gpus(each)["sd"][0] for tp, each in held.items()}
+    assert totals[1] == totals[2]  # else there is nothing to choose
+    plans = {tp: each.plan for tp, each in held.items() if each.plan is not None}
+    runs = {tp: plan.needs["sd"].metrics for tp, plan in plans.items()}
+    answered_ms = {
+        tp: run.of_requests["e2el"].mean.value for tp, run in runs.items() if run and run.of_requests["e2el"]
+    }
+    total, chosen = gpus(serve(**{**asked, "tp": (1, 2)}))["sd"]
+    assert total == totals[1]
+    assert answered_ms[chosen] <= 1.05 * min(answered_ms.values())
 
 
 @pytest.mark.parametrize(
