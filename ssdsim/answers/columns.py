@@ -98,8 +98,14 @@ def results(names: Sequence[str]) -> list[str]:
         *rates,
         *(f"{name}_over_{rival}" for name, rival in ratios(names)),
         *chain.from_iterable(others),
+        *(lookahead(name) for name in names if strategies.ALL.named(name).drafts),
         *(own(names, name, column) for name in names for column in own_columns(name)),
     ]
+
+
+def lookahead(name: str) -> str:
+    """The column of the K at which a strategy is: its own best where none is given."""
+    return f"{name}_k"
 
 
 def intervals(names: Sequence[str]) -> list[str]:

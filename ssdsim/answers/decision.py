@@ -186,7 +186,7 @@ def _word(loss: float, share: float, behind: float | None, gain: float) -> Word:
     return "lean" if apart or (loss <= LEAN_LOSS and share >= LEAN_SHARE) else "toss-up"
 
 
-def simplest(every: Sequence[Candidate[Key]], mean_logs: Array, numbers: Sequence[int]) -> int:
+def simplest(every: Sequence[Candidate[Key]], mean_logs: Array | Sequence[float], numbers: Sequence[int]) -> int:
     """The number of the simplest of those that are tied with the best; of equals the better."""
     best = max(float(mean_logs[i]) for i in numbers)
     tied = [i for i in numbers if mean_logs[i] >= best - TIED]

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from ssdsim import strategies
 from ssdsim.answers import columns as named
+from ssdsim.answers.best_at_points import best_scenarios
 from ssdsim.answers.decision import share_fastest
-from ssdsim.answers.predict import check_constant
+from ssdsim.answers.predict import DRAWS, check_constant
 from ssdsim.base.checks import Array, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
@@ -23,6 +24,7 @@ from ssdsim.pricing.occupancy import why_no_room
 from ssdsim.pricing.site import Site
 from ssdsim.question.checked_options import GridPart
 from ssdsim.question.many import DrawnRates, estimate, rows_of
+from ssdsim.question.point_table import MemoizedStep, Result
 from ssdsim.question.points import Points, Scenarios, Steps
 from ssdsim.question.price import Priced
 from ssdsim.question.scenario import Scenario
@@ -98,10 +100,13 @@ class Evaluated(Record):
 
 
 class Evaluator:
-    """:func:`evaluate` for many calls: it keeps costs and kernels from one call to the next."""
+    """:func:`evaluate` for many calls: it keeps costs and kernels from one call to the next.
 
-    def __init__(self) -> None:
-        self._steps = Steps()
+    ``fastest`` takes strategies as they are asked for, or, with rates ``chosen_by``, each at its own best.
+    """
+
+    def __init__(self, chosen_by: DrawnRates | None = None) -> None:
+        self._steps, self._chosen_by = Steps(), chosen_by
         self._evaluated = 0
 
     def evaluate(
@@ -109,7 +114,9 @@ class Evaluator:
     ) -> Evaluated:
         """The numbers of :func:`evaluate`; the columns are those of this call's strategies."""
         draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
-        return self.fastest(points, names).evaluated(draws, seed)
+        asked, rates = self._asked(points), DrawnRates(TimingErrors(DRAWS, seed))
+        found = {name: best_scenarios(asked, name, rates) for name in asked.names}
+        return PointResults(asked, found, names).evaluated(draws, seed)
 
     def sites(self, points: Sequence[Mapping[str, Any]]) -> list[Site | None]:
         """The site of each point."""
@@ -118,15 +125,20 @@ class Evaluator:
             raise error
         return asked.sites
 
-    def fastest(self, points: Iterable[Mapping[str, Any]], names: Collection[str] = ()) -> PointResults:
-        """The fastest scenario of each strategy that a point names."""
+    def fastest(self, points: Iterable[Mapping[str, Any]]) -> PointResults:
+        """The fastest scenario of each strategy that a point names, with the default of an option that is not given."""
+        asked, by = self._asked(points), self._chosen_by
+        found = {name: best_scenarios(asked, name, by) if by else asked.scenarios(name) for name in asked.names}
+        return PointResults(asked, found)
+
+    def _asked(self, points: Iterable[Mapping[str, Any]]) -> Points:
         self._steps.forget_rounds(_ROUNDS_REMEMBERED)
         if self._evaluated > _POINTS_AT_SITES:
             self._steps.forget_sites()
             self._evaluated = 0
         given = points if isinstance(points, GridPart) else list(_mappings(points))
         self._evaluated += len(given)
-        return PointResults(Points(given, self._steps), names)
+        return Points(given, self._steps)
 
 
 def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -139,10 +151,9 @@ def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
 
 
 class PointResults:
-    """Results at points, in order: of each strategy the fastest of its alternatives."""
+    """Results at points, in order: of each strategy the fastest of the scenarios that were ``found``."""
 
-    def __init__(self, points: Points, names: Collection[str]) -> None:
-        found = {name: points.scenarios(name) for name in points.names}
+    def __init__(self, points: Points, found: Mapping[str, Scenarios], names: Collection[str] = ()) -> None:
         self._points = points
         self._names = [strategy.name for strategy in strategies.ALL if strategy.name in {*found, *names}]
         self.errors = [None if error is None else str(error) for error in points.errors]
@@ -221,7 +232,11 @@ class PointResults:
             column: self._spread(scenarios.rows, values)
             for column, values in named.of_estimate(names, fastest.estimate).items()
         }
-        for told in strategies.ALL.named(name).shown_settings:
+        strategy = scenarios.strategy
+        if strategy.drafts:
+            drafted = MemoizedStep(strategy.lookahead).each(scenarios.table).map(_value)
+            columns[named.lookahead(name)] = self._spread(scenarios.rows, np.array(drafted.of_each(), dtype=float))
+        for told in strategy.shown_settings:
             values = scenarios.values(told)
             words = any(isinstance(value, str) for value in values)
             kind = object if words else float
@@ -263,6 +278,11 @@ class PointResults:
         for each in self._fastest.values():
             err[each.scenarios.rows] |= each.scenarios.is_unsure
         return err
+
+
+def _value(result: Result[int] | InputError) -> int:
+    assert isinstance(result, Result)  # of a point that is possible
+    return result.value
 
 
 def _gathered(

@@ -8,13 +8,12 @@ mean log speed whatever the rule, which then chooses among all that it tried: th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from ssdsim import strategies
-from ssdsim.answers.decision import Candidate, Rule, decide
+from ssdsim.answers.decision import Candidate, Key, Rule, decide
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws
 from ssdsim.base.record import Record
@@ -25,12 +24,15 @@ from ssdsim.question.many import DrawnRates, ScenarioTable
 from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
 from ssdsim.strategies.protocols.axes import LookaheadAxis, NumberAxis, OutcomesAxis, Scope, SearchAxis, Values, work_of
+from ssdsim.strategies.protocols.shared import SERVICE_ORDER, TARGETS
 from ssdsim.strategies.protocols.strategy import Strategy
 
 _STEPS = (3.0, 1.7)  # factors between neighbours: first of a coarse look, then of a nearer one
-_WALK = 8  # steps that an option goes at most
+_WALK = 9  # looks at most that an option moves on
 Variant = tuple[str, tuple[tuple[str, Any], ...]]
 """A strategy's name, and its searched options with their values."""
+Searched = Mapping[SearchAxis, Values]
+"""Options that a search varies, with the values that they may have."""
 
 
 class Looked(Record, eq=False):
@@ -42,8 +44,12 @@ class Looked(Record, eq=False):
 
     @property
     def candidate(self) -> Candidate[Variant]:
-        name, settings = self.key
-        return Candidate.of(self.key, name, float(self.scenario.gpus), *work_of(settings))
+        return candidate_of(self.key, float(self.scenario.gpus), self.key)
+
+
+def candidate_of(variant: Variant, gpus: float, key: Key) -> Candidate[Key]:
+    name, settings = variant
+    return Candidate.of(key, name, gpus, *work_of(settings))
 
 
 def at_their_best(
@@ -54,86 +60,122 @@ def at_their_best(
     looked: dict[str, list[Looked]] = {}
 
     def best_first(name: str) -> list[Scenario]:
-        search = _Search(question, strategies.ALL.named(name), rates)
-        search.run()
-        looked[name] = search.looked
-        best = search.best(rule)
-        return [best.scenario, *(each.scenario for each in search.looked if each is not best)]
+        looked[name] = _looked(question, strategies.ALL.named(name), rates)
+        best = _best(looked[name], rule)
+        return [best.scenario, *(each.scenario for each in looked[name] if each is not best)]
 
     return configured(question, given, best_first), looked
 
 
-class _Search:
-    """The search of one strategy's settings; ``looked`` are those that are possible, of what it looked at."""
+def _looked(question: Question, strategy: Strategy, rates: DrawnRates) -> list[Looked]:
+    """Every setting of a strategy that is possible, of those that its search looks at.
 
-    def __init__(self, question: Question, strategy: Strategy, rates: DrawnRates) -> None:
-        self._question, self._strategy, self._rates = question, strategy, rates
-        scope = _scope(question.settings)
-        self._options = [axis.option for axis in strategy.searched if not axis.placing and axis.concerns(scope)]
-        self._held: dict[str, Any] = {name: question.settings[name] for name in self._options}
-        self._axes = dict(_searched(question.settings, strategy))
-        for name, value in (each for axis in self._axes for each in axis.implied):
-            if question.settings.source(name) != GIVEN:
-                self._held[name] = value
-        self.looked: list[Looked] = []
+    Raises
+    ------
+    InputError : no settings are possible; the reason is that of the default ones.
+    """
+    search = VariantSearch(question.settings, strategy, searched(question.settings, strategy))
+    looked: list[Looked] = []
+    for proposed in search:
+        found = [scenario for settings in proposed for scenario in _possible(question, strategy, settings)]
+        for scenario, draws in zip(found, rates(ScenarioTable.of(found)) if found else (), strict=True):
+            key = search.key(scenario.settings)
+            if search.saw(key, float(np.log(draws).mean())):
+                looked.append(Looked(key, scenario, draws))
+    if not looked:
+        [*question.scenarios(strategy.name)]
+    return looked
+
+
+def _possible(question: Question, strategy: Strategy, settings: Mapping[str, Any]) -> list[Scenario]:
+    try:
+        return [*question.scenarios(strategy.name, settings)]
+    except InputError:
+        return []
+
+
+def _best(looked: Iterable[Looked], rule: Rule) -> Looked:
+    """The choice of the rule."""
+    by_key = {each.key: each for each in looked}
+    draws = {key: each.draws for key, each in by_key.items()}
+    points = {key: float(each.scenario.estimate.tokens_per_second) for key, each in by_key.items()}
+    return by_key[decide([each.candidate for each in by_key.values()], draws, rule=rule, points=points).chosen]
+
+
+class VariantSearch:
+    """The search of one strategy's settings: what to look at next, until nothing is better.
+
+    Who works it out says by :meth:`saw` how good each of the settings is, before the next ones are asked for.
+    """
+
+    def __init__(self, settings: Settings, strategy: Strategy, axes: Searched) -> None:
+        self._name, self._axes = strategy.name, axes
+        self.options = searched_options(settings, strategy)
+        if SERVICE_ORDER in strategy.options and settings[TARGETS.name] > 1:
+            self.options.append(SERVICE_ORDER.name)
+        self._first: Mapping[str, Any] = {
+            axis.option: axis.most for axis in axes if isinstance(axis, OutcomesAxis) and not axis.tables(settings)
+        }
+        self._beside: dict[str, Any] = {name: settings[name] for name in self.options}
+        self.implied = {
+            name: value
+            for axis in axes
+            for name, value in axis.implied
+            if settings.source(name) != GIVEN and name not in self.options
+        }
+        self._asked: set[Variant] = set()
+        self._seen: set[Variant] = set()
         self._top: Mapping[str, Any] = {}
         self._level = -np.inf
 
-    def run(self) -> None:
-        """Look at the default settings, then ever nearer at what is around the best so far.
+    def key(self, settings: Mapping[str, Any]) -> Variant:
+        """The name of a strategy's settings."""
+        return self._name, tuple((name, settings.get(name)) for name in self.options)
 
-        Raises
-        ------
-        InputError : no settings are possible; the reason is that of the default ones.
-        """
-        if not self._look([self._first()]):
-            axis, *_ = [*self._axes, None]
-            if axis is None or not self._look({axis.option: value} for value in self._axes[axis] or ()):
-                self._add([*self._question.scenarios(self._strategy.name)])
+    def saw(self, key: Variant, level: float) -> bool:
+        """Take how good settings are, their mean log speed; False if they were seen before."""
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        if level > self._level:
+            self._top, self._level = dict(key[1]), level
+        return True
+
+    def __iter__(self) -> Iterator[list[dict[str, Any]]]:
+        """The default settings as far as a search goes, then ever nearer at what is around the best so far."""
+        yield self._new([self._first])
+        if not self._seen and self._axes:
+            first = next(iter(self._axes))
+            yield self._new([{first.option: value} for value in self._axes[first] or ()])
+        if not self._seen:
+            return
         for step in _STEPS:
             for axis in self._axes:
-                walked = 0
-                while self._look(self._moved(axis, step)) and walked < _WALK:
-                    walked += 1
+                for _ in range(_WALK):
+                    before = self._level
+                    yield self._new(self._moved(axis, step))
+                    if self._level <= before:
+                        break
+        yield self._new([{name: self._top[name] for name in (axis.option for axis in self._axes)}])
 
-    def best(self, rule: Rule) -> Looked:
-        """The choice of the rule among what was looked at."""
-        draws = {each.key: each.draws for each in self.looked}
-        points = {each.key: float(each.scenario.estimate.tokens_per_second) for each in self.looked}
-        chosen = decide([each.candidate for each in self.looked], draws, rule=rule, points=points).chosen
-        return next(each for each in self.looked if each.key == chosen)
-
-    def _first(self) -> Mapping[str, Any]:
-        """The default settings, as far as a search goes."""
-        settings = self._question.settings
-        outcomes = [axis for axis in self._axes if isinstance(axis, OutcomesAxis) and not axis.tables(settings)]
-        return {axis.option: axis.most for axis in outcomes}
-
-    def _look(self, proposed: Iterable[Mapping[str, Any]]) -> bool:
-        """Look at those settings that are new and possible, and say whether one is better than all before."""
-        known = {each.key[1] for each in self.looked}
-        implied = {name: value for name, value in self._held.items() if name not in self._options}
-        found: list[Scenario] = []
-        for settings in proposed:
-            if tuple((name, settings.get(name)) for name in self._options) not in known:
-                with suppress(InputError):
-                    found += [*self._question.scenarios(self._strategy.name, {**implied, **settings})]
-        return bool(found) and self._add(found)
-
-    def _add(self, found: list[Scenario]) -> bool:
-        before = self._level
-        for scenario, draws in zip(found, self._rates(ScenarioTable.of(found)), strict=True):
-            settings = {name: scenario.settings[name] for name in self._options}
-            self.looked.append(Looked((self._strategy.name, tuple(settings.items())), scenario, draws))
-            if (level := float(np.log(draws).mean())) > self._level:
-                self._top, self._level = settings, level
-        return self._level > before
+    def _new(self, settings: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Those that were not looked at, with what they imply."""
+        new = {self.key(each): each for each in settings}
+        found = [each for key, each in new.items() if key not in self._asked | self._seen]
+        self._asked |= new.keys()
+        return [{**self.implied, **each} for each in found]
 
     def _moved(self, axis: SearchAxis, step: float) -> list[dict[str, Any]]:
-        """The best settings with one option moved to its neighbours; what follows it stays as it is for that."""
-        moved: list[dict[str, Any]] = [dict(self._top)]
+        """The best settings with one option moved to its neighbours; those after it stay as they are for that.
+
+        Numbers that follow, such as F (K+1) outcomes of a given F, follow anew.
+        """
+        axes = {each.option for each in self._axes}
+        moved: list[dict[str, Any]] = [
+            {name: value for name, value in self._top.items() if name in axes or isinstance(value, str)}
+        ]
         for each, values in self._axes.items():
-            beside = [{**self._held, **before} for before in moved]
+            beside = [{**self._beside, **self.implied, **before} for before in moved]
             near: list[list[Any]]
             if each is axis and isinstance(each, NumberAxis) and step == _STEPS[0]:
                 near = [_beside(self._top[each.option], each.coarse(values, before)) for before in beside]
@@ -159,14 +201,20 @@ def _scope(settings: Settings) -> Scope:
     return Scope(1, find_transformer(settings["target"]), given)
 
 
-def _searched(settings: Settings, strategy: Strategy) -> Iterator[tuple[SearchAxis, Values]]:
+def searched_options(settings: Settings, strategy: Strategy) -> list[str]:
+    """The options that tell a strategy's variants apart."""
+    scope = _scope(settings)
+    return [axis.option for axis in strategy.searched if not axis.placing and axis.concerns(scope)]
+
+
+def searched(settings: Settings, strategy: Strategy) -> Searched:
     """The options of a strategy that are searched, with the values that they may have.
 
     A given option is not. Without hardware only what takes no time is: T_SD is the time of drafting K tokens, whatever
     K is. K is not where the accepted lengths are given; it goes no further than acceptance by position is given or
     measured, but past the positions that somebody published.
     """
-    scope = _scope(settings)
+    scope, found = _scope(settings), dict[SearchAxis, Values]()
     given = scope.options
     for axis in strategy.searched:
         if axis.placing or axis.is_idle(given) or {axis.option, axis.table_option} & given.keys():
@@ -177,4 +225,5 @@ def _searched(settings: Settings, strategy: Strategy) -> Iterator[tuple[SearchAx
             continue
         values = axis.possible(scope)
         if values is None or len(values) > 1:
-            yield axis, values
+            found[axis] = values
+    return found

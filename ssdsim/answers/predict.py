@@ -149,24 +149,32 @@ def predict(
     rates = DrawnRates(TimingErrors(DRAWS, seed))
     configuration, looked = at_their_best(options, rates, rule)
     check_read(options, [options], configuration)
-    return predict_configured(configuration, seed, solver, progress=progress, looked=looked, rates=rates, rule=rule)
+    return predict_configured(configuration, looked, rates, solver, progress=progress, rule=rule)
+
+
+def predicted(
+    options: Mapping[str, Any], seed: int = 0, solver: PredictSolver = "auto", precision: float | None = None
+) -> Prediction:
+    """Predict options of a point of many: they may be without effect there."""
+    rates = DrawnRates(TimingErrors(DRAWS, seed))
+    return predict_configured(*at_their_best(options, rates), rates, solver, precision)
 
 
 def predict_configured(
     configuration: Configuration,
-    seed: int = 0,
+    looked: Mapping[str, Sequence[Looked]],
+    rates: DrawnRates,
     solver: PredictSolver = "auto",
     precision: float | None = None,
     progress: Progress | None = None,
-    looked: Mapping[str, Sequence[Looked]] = MappingProxyType({}),
-    rates: DrawnRates | None = None,
     rule: Rule = "mean-log",
 ) -> Prediction:
-    """Predict a configuration that is already checked; ``precision`` is that of a simulation's tokens/s at 95 %.
+    """Predict a configuration whose settings were chosen among those ``looked`` at, with draws by ``rates``.
 
-    Where none is asked for, a simulation takes seconds, and its interval is as wide as that leaves it. ``looked`` are
-    the settings among which each strategy's were chosen, with draws by ``rates``.
+    ``precision`` is that of a simulation's tokens/s at 95 %. Where none is asked for, a simulation takes seconds, and
+    its interval is as wide as that leaves it.
     """
+    seed = rates.errors.seed
     scenarios = configuration.scenarios
     spread = configuration.settings["spread"]
     if solver == "auto":
@@ -176,7 +184,7 @@ def predict_configured(
         estimates, errors = {n: s.estimate for n, s in scenarios.items()}, dict.fromkeys(scenarios, 0.0)
     else:
         estimates, errors = _simulate_all(scenarios, solver, seed, precision, progress)
-    drawn = None if configuration.is_sure else rates or DrawnRates(TimingErrors(DRAWS, seed))
+    drawn = None if configuration.is_sure else rates
     draws = _rate_draws(scenarios, estimates, errors, drawn, seed, looked)
     intervals = {name: Interval.of(draws[name].joint) if draws else None for name in scenarios}
     shown, known, inputs = Rates.of(estimates, draws, configuration.devices), dict[str, Array](), dict[str, Array]()

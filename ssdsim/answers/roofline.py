@@ -111,7 +111,7 @@ def accepted_options() -> tuple[str, ...]:
     own = [option.name for owner in (*strategies.ALL, *drafters.ALL) for option in owner.options]
     # what is accepted shapes no pass, how outcomes are spread no more than their number; a fallback without a model is
     # none; and SD's draft is priced by itself
-    idle = {*members(Group.ACCEPTANCE), *members(Group.CACHE_SHAPE), "backup", "backup_ms", "sd_draft"} - {"f"}
+    idle = {*members(Group.ACCEPTANCE), *members(Group.CACHE_SHAPE), "backup", "backup_ms", "sd_draft"}
     names = ("strategies", "drafter", "b", "k", *members(Group.HARDWARE), *own)
     return tuple(name for name in ALL if name in names and name not in idle)
 

@@ -13,10 +13,12 @@ import pyarrow as pa
 from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.sweep_plan import GridPlan, PlanPart, Solver, plan_of
+from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import Array, text
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
+from ssdsim.question.engines import subject_among
 from ssdsim.question.spellings import any_spelling
 from ssdsim.runs.sweep_folder import SweepResults, opened
 
@@ -66,7 +68,8 @@ def sweep(
     A row a point: the axes by name, then the columns of :func:`ssdsim.evaluate`. A result that has an axis's name is
     called ``effective_...`` (``effective_p_hit``). Points that are not possible have an ``error`` and NaN. Where K is
     an axis, ``ssd_over_sd_at_best_k`` is SSD at the row's K over SD at its own best K of the grid. Where matplotlib is
-    not installed, ``.plot(x="b", y="ssd_over_sd")`` of tables draws with plotly from then on.
+    not installed, ``.plot()`` of tables draws with plotly from then on: of a sweep, the ratio of its subject to the
+    first rival over the first axis that varies, a line for each of the others' values.
 
     Raises
     ------
@@ -91,11 +94,14 @@ def sweep(
 
 
 def _plot_without_matplotlib() -> None:
-    """Let ``.plot`` of tables draw with plotly, which ssdsim needs, where pandas' own choice is not installed."""
+    """Let ``.plot`` of tables draw with plotly, which ssdsim needs, where pandas' own choice is not installed.
+
+    What is drawn where nobody says it, :mod:`ssdsim.reports.table_plots` knows, which is loaded by the first plot.
+    """
     import pandas as pd
 
     if pd.get_option("plotting.backend") == "matplotlib" and find_spec("matplotlib") is None:
-        pd.set_option("plotting.backend", "plotly")
+        pd.set_option("plotting.backend", "ssdsim.reports.table_plots")
 
 
 def frame(plan: GridPlan, results: SweepResults) -> pd.DataFrame:
@@ -103,8 +109,16 @@ def frame(plan: GridPlan, results: SweepResults) -> pd.DataFrame:
     made: pd.DataFrame = results.table().to_pandas(ignore_metadata=True)
     for name, ratios in over_best_k(plan, results).items():
         made.insert(len(made.columns) - 1, name, ratios)
-    made.attrs["warnings"] = results.warnings
+    made.attrs |= {"warnings": results.warnings, "axes": list(plan.grid), "ratio": _ratio(plan, made)}
     return made
+
+
+def _ratio(plan: GridPlan, made: pd.DataFrame) -> str:
+    """The column that the sweep is about: the subject over its first rival, each at its best K where K is an axis."""
+    subject = subject_among(plan.strategies, plan.options.get("subject"))
+    against = rivals(subject, plan.strategies)
+    ratio = f"{subject}_over_{against[0]}" if against else f"{subject}_tokens_per_second"
+    return f"{ratio}_at_best_k" if f"{ratio}_at_best_k" in made else ratio
 
 
 def over_best_k(plan: GridPlan, results: SweepResults) -> dict[str, Array]:

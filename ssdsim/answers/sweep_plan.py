@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from pathlib import PurePath
@@ -15,7 +15,7 @@ import pyarrow as pa
 from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.grid import Evaluated, Evaluator
-from ssdsim.answers.predict import Prediction, predict_configured
+from ssdsim.answers.predict import Prediction, predicted
 from ssdsim.answers.simulation.simulate import Solver as SimulationSolver
 from ssdsim.base.arrow import floats, integers, words
 from ssdsim.base.checks import few_enough, whole
@@ -26,12 +26,11 @@ from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.occupancy import why_no_room
 from ssdsim.question.checked_options import GridPart
-from ssdsim.question.configuration import configure
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.engines import strategies_by_options
 from ssdsim.question.option_usage import check_owners, check_read
 from ssdsim.question.options import ALL, DEFAULTS, check_names, files
-from ssdsim.question.point_table import Column, Rows
+from ssdsim.question.point_table import Rows
 from ssdsim.runs.sweep_folder import SweepResults
 
 Solver = Literal["closed", "mc", "des"]
@@ -117,11 +116,10 @@ class GridPlan(Record):
     def results(self, part: PlanPart) -> pa.Table:
         """The part's rows: the grid's columns, then the results; warnings are in the schema's metadata."""
         points = self.points(part)
-        configured = all_as_configured(points)
         if self.solver == "closed":
-            found = self._evaluator.evaluate(configured, self.draws, self.seed, self.strategies)
+            found = self._evaluator.evaluate(points, self.draws, self.seed, self.strategies)
         else:
-            found = simulate_each(configured, self.solver, self.precision, self.seed, self.strategies)
+            found = simulate_each(points, self.solver, self.precision, self.seed, self.strategies)
         axes = {name: _column(values, points.numbers(name)) for name, values in self.grid.items()}
         return _table(axes, found, self.strategies)
 
@@ -156,7 +154,7 @@ def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> GridP
             raise InputError(f"the list of {spelled(name)} {what}")
     plan = GridPlan({name: value for name, value in ordered.items() if name not in grid}, grid, **how)
     _check(plan)
-    check_read(given, map(as_configured, plan.points(PlanPart(0, 0, plan.size))))
+    check_read(given, plan.points(PlanPart(0, 0, plan.size)))
     return plan
 
 
@@ -182,47 +180,6 @@ def _check(plan: GridPlan) -> None:
     spreads = plan.grid.get("spread", [plan.options.get("spread", 0.0)])
     if plan.solver == "closed" and any(spread != 0.0 for spread in spreads):
         raise InputError("--solver closed needs constant durations (--spread 0); mc or des replay varying ones")
-
-
-def as_configured(point: Mapping[str, Any]) -> dict[str, Any]:
-    """The point's options as :func:`ssdsim.configure` takes them.
-
-    Beside a given hit rate, a fan-out F only says how much the draft has to do: it caches a budget of F (K+1).
-
-    >>> as_configured({"f": 4, "k": 5, "p_hit": 0.9})
-    {'k': 5, 'p_hit': 0.9, 'budget': 24}
-    """
-    if not _budgeted(point) or not isinstance(point["f"], int):
-        return dict(point)
-    k = point.get("k", DEFAULTS["k"])
-    return {name: value for name, value in point.items() if name != "f"} | {"budget": point["f"] * (k + 1)}
-
-
-def all_as_configured(points: GridPart) -> GridPart:
-    """:func:`as_configured` of many."""
-    budgeted = _budgeted({*points.options, *points.grid})
-    return _Budgeted(points.options, points.grid, points.start, points.stop) if budgeted else points
-
-
-class _Budgeted(GridPart):
-    """Points at which each whole F stands for a budget of F (K+1)."""
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return map(as_configured, GridPart.__iter__(self))
-
-    def columns(self) -> dict[str, Column[Any]]:
-        columns = GridPart.columns(self)
-        f = columns.pop("f")
-        k = columns.get("k", Column([DEFAULTS["k"]], np.zeros(len(self), dtype=np.intp)))
-        budgets = [each * (k_value + 1) if isinstance(each, int) else None for each in f.values for k_value in k.values]
-        columns["budget"] = Column(budgets, f.index * len(k.values) + k.index)
-        words = f.map(lambda each: None if isinstance(each, int) else each)
-        return {**columns, "f": words} if any(words.values) else columns
-
-
-def _budgeted(names: Collection[str]) -> bool:
-    """Say whether F stands beside a hit rate, and so for a budget."""
-    return {"p_hit", "f"} <= set(names) and not {"budget", "t_sd"} & set(names)
 
 
 def _plain(value: Any) -> Any:
@@ -295,7 +252,7 @@ def simulate_each(
     answers: list[Prediction | InputError] = []
     for point in points:
         try:
-            answers.append(predict_configured(configure(**point), seed, solver, precision))
+            answers.append(predicted(point, seed, solver, precision))
         except InputError as error:
             answers.append(error)
     predictions = [each for each in answers if isinstance(each, Prediction)]
@@ -316,8 +273,11 @@ def _row(names: list[str], prediction: Prediction) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name, estimate in prediction.estimates.items():
         row |= named.of_estimate(names, estimate)
-        for told in strategies.ALL.named(name).shown_settings:
-            row[named.own(names, name, told)] = configuration.settings[told]
+        scenario = configuration.scenarios[name]
+        if scenario.strategy.drafts:
+            row[named.lookahead(name)] = scenario.strategy.lookahead(scenario.settings)
+        for told in scenario.strategy.shown_settings:
+            row[named.own(names, name, told)] = scenario.settings[told]
         interval = prediction.intervals[name]
         row |= {f"{name}_low": interval.low, f"{name}_high": interval.high} if interval else {}
     row |= named.over(named.ratios(names), row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from ssdsim.answers.evidence import inputs_text
+from ssdsim.answers.own_best import at_their_best, searched_options
+from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.simulation.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
 from ssdsim.answers.simulation.statistics import MOST_ROUNDS, InTurn
 from ssdsim.answers.simulation.trace import Trace
@@ -23,9 +25,13 @@ from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.render_prediction import print_shared
 from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OutputFile
+from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.comparison_options import MOST_OUTPUT_TOKENS
-from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.configuration import Configuration
+from ssdsim.question.many import DrawnRates
 from ssdsim.question.option_usage import check_owners, check_read
+from ssdsim.question.question import OWN_BEST
+from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import PART_TITLES, PARTS
 
 _ROUNDS = 20_000
@@ -67,8 +73,8 @@ def command(
     whole("--seed", seed, 0)
     _refuse_useless(solver, rounds, tokens, precision, trace)
     check_owners(options)
-    configuration = configure(**options)
-    check_read(options, [options])
+    configuration, _ = at_their_best(options, DrawnRates(TimingErrors(DRAWS, seed)))
+    check_read(options, [options], configuration)
     scenarios = configuration.scenarios
     timeline = None
     if trace is not None:
@@ -92,7 +98,7 @@ def command(
         timeline.save(trace)
     if as_json:
         unit = configuration.unit
-        strategies = {name: run_as_json(run, unit) for name, run in runs.items()}
+        strategies = {name: {**_settings(scenarios[name]), **run_as_json(run, unit)} for name, run in runs.items()}
         no_room = dict(configuration.no_room)
         head = {"schema": 3, "unit": unit, "solver": solver, "seed": seed}
         echo_json({**head, "strategies": strategies, "no_room": no_room, "inputs": configuration.inputs})
@@ -127,6 +133,7 @@ def _refuse_useless(
 def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> None:
     out = console()
     out.print(configuration.title, style="bold")
+    out.print(_drafts(configuration, runs), style="dim")
     scale, unit = (1e3, "ms") if configuration.unit == "s" else (1.0, "T_v")
     out.print(_table(runs, scale, unit))
     out.print()
@@ -150,6 +157,25 @@ def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> No
         out.print(reason, style="yellow")
     print_shared(configuration, out)
     print_origins(out, (), None, inputs_text(configuration.inputs))
+
+
+def _settings(scenario: Scenario) -> dict[str, Any]:
+    """The K of a strategy, and its searched options."""
+    strategy, settings = scenario.strategy, scenario.settings
+    k = strategy.lookahead(settings) if strategy.drafts else None
+    return {"k": k, "settings": {name: settings[name] for name in searched_options(settings, strategy)}}
+
+
+def _drafts(configuration: Configuration, names: Iterable[str]) -> str:
+    """The K of each strategy, and its cached outcomes."""
+    said = []
+    for name in names:
+        found = _settings(configuration.scenarios[name])
+        if found["k"] is not None:
+            cached = found["settings"].get("budget")
+            said.append(f"{title_of(name)} K {found['k']}{f' with {cached} outcomes cached' if cached else ''}")
+    own = ", each at its own best" if configuration.settings.source("k") == OWN_BEST else ""
+    return f"Drafts   {', '.join(said) or 'none'}{own}"
 
 
 def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> TextTable:

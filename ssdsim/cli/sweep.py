@@ -12,7 +12,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.answers.columns import over, own, own_columns
+from ssdsim import strategies
+from ssdsim.answers.columns import lookahead, over, own, own_columns
 from ssdsim.answers.sweep import at_best_k, frame, over_best_k, pairs_over_best_k, swept
 from ssdsim.answers.sweep_plan import MOST_DRAWS, PRESETS, GridPlan, effective, number_columns, plan_of
 from ssdsim.answers.verdict import rivals, title_of
@@ -181,6 +182,10 @@ def _shown(plan: GridPlan, contest: _Sides) -> list[tuple[str, str, Callable[[_R
         column = f"{strategy}_tokens_per_second"
         return f"{title_of(strategy)} tokens/{unit}", column, lambda row: f"{row[column]:.{decimals}f}"
 
+    def k_of(strategy: str) -> tuple[str, str, Callable[[_Row], str]]:
+        column = effective(lookahead(strategy), plan.grid)
+        return f"{title_of(strategy)} K", column, lambda row: f"{row[column]:.0f}"
+
     def over(rival: str) -> tuple[str, str, Callable[[_Row], str]]:
         column = f"{name}_over_{rival}"
         return f"{title_of(name)}/{title_of(rival)}", column, lambda row: f"{row[column]:.2f}x"
@@ -199,6 +204,7 @@ def _shown(plan: GridPlan, contest: _Sides) -> list[tuple[str, str, Callable[[_R
     if backup is not None:
         chosen = effective(backup, plan.grid)
         shown.append(("backup", chosen, lambda row: str(row[chosen])))
+    shown += [k_of(strategy) for strategy in (*contest.rivals[:1], name) if _chooses_k(plan, strategy)]
     shown += [rate(strategy) for strategy in (*contest.rivals[:1], name)]
     shown += [over_best(rival) for rival in contest.rivals[:1] if (name, rival) in pairs_over_best_k(plan).values()]
     shown += [over(rival) for rival in contest.rivals]
@@ -206,6 +212,11 @@ def _shown(plan: GridPlan, contest: _Sides) -> list[tuple[str, str, Callable[[_R
     if all_hit is not None:
         shown.append(("all hit", all_hit, lambda row: f"{row[all_hit]:.1%}"))
     return shown
+
+
+def _chooses_k(plan: GridPlan, name: str) -> bool:
+    """Say whether a strategy drafts at its own best K."""
+    return strategies.ALL.named(name).drafts and not {"k", "t_sd"} & {*plan.options, *plan.grid}
 
 
 def _table(plan: GridPlan, contest: _Sides, best: Sequence[_Row], sort: str) -> TextTable:

@@ -134,7 +134,7 @@ class TimingErrors:
 
     def __init__(self, draws: int, seed: int) -> None:
         self.draws = draws
-        self._seed = seed
+        self.seed = seed
         self._draws: dict[str, Array] = {}
         self._factors: dict[tuple[str, float], Array] = {}
         self._strata: dict[tuple[str, int], Array] = {}
@@ -142,7 +142,7 @@ class TimingErrors:
 
     def standard_normal(self, key: str) -> Array:
         if key not in self._draws:
-            self._draws[key] = np.random.default_rng([self._seed, *key.encode()]).standard_normal(self.draws)
+            self._draws[key] = np.random.default_rng([self.seed, *key.encode()]).standard_normal(self.draws)
         return self._draws[key]
 
     def factor(self, key: str, log_sd: float) -> Array:
@@ -162,6 +162,6 @@ class TimingErrors:
     def strata(self, key: str, count: int) -> Array:
         """Stratified numbers in [0, 1]: one in each of ``count`` equal parts, in random order."""
         if (key, count) not in self._strata:
-            rng = np.random.default_rng([self._seed, *key.encode()])
+            rng = np.random.default_rng([self.seed, *key.encode()])
             self._strata[key, count] = (rng.permutation(count) + rng.random(count)) / count
         return self._strata[key, count]

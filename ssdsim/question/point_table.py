@@ -49,6 +49,10 @@ class Column(Record, Generic[T]):
     def take(self, points: Rows) -> Column[T]:
         return Column(self.values, self.index[points])
 
+    def then(self, other: Column[T]) -> Column[T]:
+        """The column of these points, and then of others."""
+        return Column([*self.values, *other.values], np.concatenate([self.index, len(self.values) + other.index]))
+
     def map(self, of: Callable[[T], S]) -> Column[S]:
         return Column(list(map(of, self.values)), self.index)
 
@@ -131,6 +135,20 @@ class PointTable(Record):
         options = {name: column.take(points) for name, column in self.options.items()}
         results = {name: column.take(points) for name, column in self.results.items()}
         return PointTable(self.rows[points], self.defaults, options, results)
+
+    def joined(self, other: PointTable) -> PointTable:
+        """These points, and then those of another table of the same defaults."""
+        if not len(self) or not len(other):
+            return self if len(self) else other
+        none = Column[Entry | None]([None], np.zeros(max(len(self), len(other)), dtype=np.intp))
+        options = {
+            name: self.options.get(name, none.take(np.arange(len(self)))).then(
+                other.options.get(name, none.take(np.arange(len(other))))
+            )
+            for name in {**self.options, **other.options}
+        }
+        results = {name: column.then(other.results[name]) for name, column in self.results.items()}
+        return PointTable(np.concatenate([self.rows, other.rows]), self.defaults, options, results)
 
     def settled(self, writes: Column[Mapping[str, Entry]]) -> PointTable:
         """The table with each point's settled options."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
+from ssdsim.base.settings import Entry
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.question.checked_options import PointsLike, checked_table
@@ -135,14 +136,30 @@ class Points:
                 said.update(result.value)
         return frozenset(said)
 
-    def scenarios(self, name: str) -> Scenarios:
-        """A strategy's scenarios at the points that ask for it, with each of its alternatives, where a word such as
-        ``auto`` leaves a choice.
-        """
-        steps = self.steps.of_strategy(name)
+    def asking(self, name: str) -> Rows:
+        """The places in the table of the points that ask for a strategy."""
         contestants = self.table.results["contestants"]
         asks = np.array([name in each.value.names for each in contestants.values], dtype=bool)
-        table = self.table.take(np.flatnonzero(asks[contestants.index]))
+        return np.flatnonzero(asks[contestants.index])
+
+    def scenarios(
+        self,
+        name: str,
+        places: Rows | None = None,
+        turned: Column[Mapping[str, Entry]] | None = None,
+        numbered: bool = False,
+    ) -> Scenarios:
+        """A strategy's scenarios, with each of its alternatives, where a word such as ``auto`` leaves a choice.
+
+        They are at the points that ask for it, or at some ``places`` in the table, with the options ``turned`` that a
+        search tries at each. Rows are those of the points; ``numbered`` where these are several times among places.
+        """
+        steps = self.steps.of_strategy(name)
+        table = self.table.take(self.asking(name) if places is None else places)
+        if turned is not None:
+            table = table.settled(turned)
+        if numbered:
+            table = replace(table, rows=np.arange(len(table)))
         table, errors = table.after("alternatives", steps.alternatives)
         table, refused = _with_alternatives(table).after("price", steps.price, "site", "contestants")
         table, wrong = table.after("tokens", steps.tokens, "contestants")
@@ -186,6 +203,11 @@ class Scenarios(Record):
     def take(self, at: Rows) -> Scenarios:
         """The scenarios of these indices."""
         return replace(self, table=self.table.take(at))
+
+    def joined(self, other: Scenarios) -> Scenarios:
+        """These, and then those of the same strategy at other points."""
+        no_room, errors = {**self.no_room, **other.no_room}, {**self.errors, **other.errors}
+        return Scenarios(self.strategy, self.table.joined(other.table), no_room, errors)
 
     def __getitem__(self, number: int) -> Scenario:
         results = {name: column.at(number) for name, column in self.table.results.items()}

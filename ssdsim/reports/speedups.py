@@ -70,7 +70,8 @@ def _at_hit_rate(study: Study) -> Callable[[Any], dict[str, Any]]:
 
     So the chart passes through the base point, where the cache gave both rates.
     """
-    base = {name: value for name, value in study.base.items() if name not in (*members(Group.CACHE_SHAPE), "budget")}
+    cache = (*members(Group.CACHE_SHAPE), "f", "budget")
+    base = {name: value for name, value in study.base.items() if name not in cache}
     if not study.unit_free:
         base["budget"] = study.configuration.settings["budget"]
     if base.get("backup") == "jit":  # every speculation is the primary's

@@ -8,9 +8,10 @@ from math import nan
 from typing import Any
 
 from ssdsim import strategies
+from ssdsim.answers.best_at_points import best_scenarios
 from ssdsim.answers.grid import Fastest, PointResult
-from ssdsim.answers.predict import Prediction, predict_configured
-from ssdsim.answers.sweep_plan import as_configured
+from ssdsim.answers.predict import DRAWS as MOST_DRAWS
+from ssdsim.answers.predict import Prediction, predicted
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
@@ -19,7 +20,7 @@ from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import DoesNotFit, why_no_room
 from ssdsim.question import many
-from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.configuration import Configuration
 from ssdsim.question.option_usage import check_owners, options_read
 from ssdsim.question.options import ALL, DEFAULTS, members
 from ssdsim.question.points import Points, Steps
@@ -46,7 +47,7 @@ class Study(Record):
     def prediction(self) -> Prediction:
         options = self.configurable(self.base)
         check_owners(options)
-        return predict_configured(configure(**options), self.seed)  # another point of the run may read what it does not
+        return predicted(options, self.seed)  # another point of the run may read what it does not
 
     @property
     def configuration(self) -> Configuration:
@@ -92,12 +93,9 @@ class Study(Record):
         return "tokens/T_v" if self.unit_free else "tokens/s"
 
     def rates(self, several: Iterable[Mapping[str, Any]], draws: bool = True) -> list[PointRates | InputError]:
-        """The closed forms at several points, or why one is not possible; with draws of the errors.
-
-        Options are those of a sweep: beside a hit rate, F is the draft's work only.
-        """
+        """The closed forms at several points, or why one is not possible; with draws of the errors."""
         points = Points([self.configurable(options) for options in several], self._steps)
-        return _rates_at(points, self._drawn if draws else None)
+        return _rates_at(points, self._chosen_by, self._drawn if draws else None)
 
     @cached_property
     def _steps(self) -> Steps:
@@ -109,9 +107,14 @@ class Study(Record):
         """Rates under draws of the errors, the same for all figures."""
         return many.DrawnRates(TimingErrors(DRAWS, self.seed))
 
+    @cached_property
+    def _chosen_by(self) -> many.DrawnRates:
+        """Rates under draws by which each strategy's settings are chosen, those of a prediction."""
+        return many.DrawnRates(TimingErrors(MOST_DRAWS, self.seed))
+
     def configurable(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options of the folder as :func:`ssdsim.configure` takes them, from wherever the report is made."""
-        return as_configured(located(self.folder.path, options))
+        return located(self.folder.path, options)
 
     def alone(self, name: str, **others: Any) -> dict[str, Any]:
         """The base options with one strategy."""
@@ -218,14 +221,16 @@ class PointRates(Record):
         return why_no_room(self.subject, self.refused) if self.refused else None
 
 
-def _rates_at(points: Points, drawn: many.DrawnRates | None) -> list[PointRates | InputError]:
+def _rates_at(
+    points: Points, chosen_by: many.DrawnRates, drawn: many.DrawnRates | None
+) -> list[PointRates | InputError]:
     """Closed forms at each point, or why it is not possible; a point at which no strategy fits is not."""
     sides: list[dict[str, PointResult]] = [{} for _ in points.errors]
     draws: list[dict[str, Draws]] = [{} for _ in points.errors]
     refused: list[dict[str, DoesNotFit]] = [{} for _ in points.errors]
     errors, errs = [*points.errors], [False for _ in points.errors]
     for name in points.names:
-        scenarios = points.scenarios(name)
+        scenarios = best_scenarios(points, name, chosen_by)
         for row, problem in scenarios.errors.items():
             errors[row] = errors[row] or problem
         for row, no_room in scenarios.no_room.items():

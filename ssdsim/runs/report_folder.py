@@ -228,6 +228,8 @@ def read_run_folder(path: Path) -> RunFolder:
         raise InputError(f"{path}: no such run folder; ssdsim sweep -o FOLDER makes one")
     options, grid = _config(path / CONFIG)
     how = _json(path / HOW) or {}  # of 0.3.0 and before with the solver as "engine"
+    if how.get("schema") == 1 or (path / VALIDATION).is_file():
+        options = _with_common_k(options, grid)
     return RunFolder(
         path=path,
         options=options,
@@ -267,6 +269,18 @@ def _config(path: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
         if name in options:
             raise InputError(f"{path}: '{name}' is both an option and a grid axis")
     return options, grid
+
+
+def _with_common_k(options: dict[str, Any], grid: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The options of rounds that ran, or of a sweep up to 0.3.0: all strategies had the default K and fan-out there."""
+    said, found = {*options, *grid}, dict(options)
+    named = map(strategies.ALL.named, strategies_by_options(options))
+    if "k" not in said and "t_sd" not in said:
+        found["k"] = DEFAULTS["k"]
+    caches = any(option.name == "f" for each in named for option in each.options)
+    if caches and not {"f", "fl", "budget", "p_hit", "t_sd"} & said:
+        found["f"] = DEFAULTS["f"]
+    return found
 
 
 def _rows(path: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> pa.Table | None:

@@ -166,7 +166,7 @@ class SweepFolder:
             raise InputError(f"{path / CONFIG}: the value of an option is no text in UTF-8, which no file can keep")
         # with another content a file means another sweep
         digests = {name: sha256(file_of(not_null).read_bytes()).hexdigest() for not_null, name in self._names.items()}
-        how = {"schema": 1, **plan.how, "version": __version__, "files": dict(sorted(digests.items()))}
+        how = {"schema": 2, **plan.how, "version": __version__, "files": dict(sorted(digests.items()))}
         self._claim(path / CONFIG, kept, tomllib.loads)
         self._claim(path / HOW, json.dumps(how, indent=1) + "\n", json.loads)
         keep(path, self._names)

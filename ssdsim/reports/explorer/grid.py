@@ -16,7 +16,9 @@ from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
+from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import configure
+from ssdsim.question.many import DrawnRates
 from ssdsim.reports.explorer.doubts import Basis, Doubt
 from ssdsim.reports.explorer.errors import (
     FEW_PLACES,
@@ -98,7 +100,8 @@ def explorer_grid(
     checked : number of random places with exact answers, if something is interpolated.
     """
     workers = workers or Workers()  # which look from now on for idle cores
-    space, evaluator = space_of(options, exact, start), Evaluator()
+    by = DrawnRates(TimingErrors(DRAWS, seed)) if exact else None  # an exact page has a sweep's points
+    space, evaluator = space_of(options, exact, start), Evaluator(by)
     space = _with_nodes(space, evaluator)
     _check_size(space)
     split = None if exact and _is_quick(space) else _split_axis(space)

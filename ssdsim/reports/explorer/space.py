@@ -14,7 +14,6 @@ import numpy as np
 
 from ssdsim import strategies
 from ssdsim.answers.predict import check_constant
-from ssdsim.answers.sweep_plan import all_as_configured, as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
@@ -137,18 +136,18 @@ class Space(Record):
 
     def options(self, at: Mapping[str, Any], within: Ranges = MappingProxyType({})) -> dict[str, Any]:
         """Options for :func:`ssdsim.configure`; doubts that are not ``within`` a range are known."""
-        return as_configured(self._options_at(at, within))
+        return self._options_at(at, within)
 
     def alone(self, name: str, at: Mapping[str, Any], within: Ranges = MappingProxyType({})) -> dict[str, Any]:
         """Options of one strategy at a place; axes that it does not name stand at their start."""
-        return as_configured(_of_one(name, self._options_at({**self.start, **at}, within)))
+        return _of_one(name, self._options_at({**self.start, **at}, within))
 
     def grid(self, name: str, axes: Sequence[str], within: Ranges = MappingProxyType({})) -> GridPart:
         """:meth:`alone` at every point of some axes, the last of them fastest."""
         options = _of_one(name, self._options_at(self.start, within))
         values = {each: self.axis(each).values for each in axes}
         single = {option: value for option, value in options.items() if option not in values}
-        return all_as_configured(GridPart(single, values, 0, prod(map(len, values.values()))))
+        return GridPart(single, values, 0, prod(map(len, values.values())))
 
     @property
     def known_ranges(self) -> list[Any]:
@@ -202,7 +201,7 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
         axes += _of_pair(said)
     fixed = {name: value for name, value in said.items() if name not in {axis.name for axis in axes}}
     given_starts = {axis.name: axis.start for axis in axes if axis.name in said}
-    inputs = {each.name: each for each in configure(**as_configured({**fixed, **given_starts})).inputs}
+    inputs = {each.name: each for each in configure(**{**fixed, **given_starts}).inputs}
     axes = [each for axis in axes if (each := _about(axis, inputs.get(axis.name)))]
     ordered = sorted(axes, key=lambda axis: list(ALL).index(axis.name))
     kept = ordered if exact else [_possible_stops(axis, fixed, given_starts) for axis in ordered]
@@ -380,7 +379,7 @@ def _is_possible(options: Mapping[str, Any]) -> bool:
 
 def _check(options: Mapping[str, Any]) -> None:
     """Refuse options that make no sense together; lack of room is no reason."""
-    asked = Question.of(as_configured(options))
+    asked = Question.of(options)
     for name in asked.contestants.names:
         with suppress(DoesNotFit):
             list(asked.scenarios(name))

@@ -101,8 +101,9 @@ P_HIT = hit_rate(
     excludes=(
         Excludes(
             (Group.CACHE_SHAPE,),
-            "{it} has no effect with --p-hit (the hit rate is given); use --budget for the draft's work",
+            "{it} has no effect with --p-hit (the hit rate is given; --f and --budget say what the draft has to do)",
         ),
+        Excludes(("f",), "{it} has no effect with --p-hit and --t-sd (both are given)", given_with=("t_sd",)),
     ),
 )
 
@@ -118,7 +119,7 @@ F = Option(
     symbol="F",
     doubling=True,
     varied_by=("recommend", "schedule"),
-    groups=(Group.CACHE_SHAPE, Group.CHOICE),
+    groups=(Group.CHOICE,),
     excludes=(
         Excludes(
             ("t_sd",),

@@ -33,7 +33,7 @@ def test_rounds_outlive_the_sites_that_they_were_worked_out_at(monkeypatch: pyte
     monkeypatch.setattr(grid, "_POINTS_AT_SITES", 0)
     evaluator, rounds = Evaluator(), []
     for b in (1, 2, 4):
-        points = [{"b": b, "alpha": alpha, "f": f} for alpha in (0.6, 0.8) for f in (1, 3)]
+        points = [{"b": b, "alpha": alpha, "f": f, "k": 6} for alpha in (0.6, 0.8) for f in (1, 3)]
         found = evaluator.evaluate(points)
         rounds.append(evaluator._steps.rounds)
         assert found.columns["ssd_over_sd"].tolist() == evaluate(points)["ssd_over_sd"].tolist()

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ssdsim.answers.grid import evaluate
-from ssdsim.answers.predict import DRAWS, Prediction, predict, predict_configured
+from ssdsim.answers.predict import DRAWS, Prediction, predict, predicted
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
 from ssdsim.question.configuration import configure
@@ -97,7 +97,7 @@ def expected(prediction: Prediction) -> Mapping[str, Any]:
 def refusal(point: Mapping[str, Any]) -> str | None:
     """Why nothing can be predicted at a point."""
     try:
-        predict_configured(configure(**point), solver="closed")
+        predicted(point, solver="closed")
     except InputError as error:
         return str(error)
     return None
@@ -109,7 +109,7 @@ def assert_same(row: Any, point: Mapping[str, Any]) -> None:
         assert row["error"] == refused
         assert row.drop("error").isna().all()
         return
-    prediction = predict_configured(configure(**point), solver="closed")
+    prediction = predicted(point, solver="closed")
     why = prediction.configuration.no_room
     assert row["error"] == (why.get("ssd") or next(iter(why.values()), None))
     for name, value in expected(prediction).items():

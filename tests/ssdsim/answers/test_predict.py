@@ -254,7 +254,7 @@ def test_rates_by_position_replace_the_power_of_one_rate() -> None:
     [
         ({"alpha": 1.2}, "--alpha, got 1.2"),
         ({"alpha": [0.9, 0.8]}, "2 rates by position, but the lookahead is 6"),
-        ({"p_hit": 0.5, "f": 3}, "--f, --p-hit"),
+        ({"t_sd": 0.2, "p_hit": 0.5, "f": 3}, "--f, --p-hit, --t-sd"),
         ({"t_sd": 0.2, "tp": 4}, "--tp, --t-sd"),
         ({"t_p": 0.2}, "--t-p, --t-sd"),
         ({"backup": "jit", "alpha_backup": 0.1}, "--alpha-backup, --backup jit"),

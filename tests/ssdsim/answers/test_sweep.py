@@ -23,15 +23,7 @@ from ssdsim.answers.columns import intervals
 from ssdsim.answers.grid import evaluate
 from ssdsim.answers.predict import predict
 from ssdsim.answers.sweep import sweep
-from ssdsim.answers.sweep_plan import (
-    PRESETS,
-    GridPlan,
-    PlanPart,
-    all_as_configured,
-    as_configured,
-    number_columns,
-    plan_of,
-)
+from ssdsim.answers.sweep_plan import PRESETS, GridPlan, PlanPart, number_columns, plan_of
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import find_hardware
@@ -118,14 +110,14 @@ def test_a_fan_out_beside_a_hit_rate_is_the_drafts_work() -> None:
 def test_a_grid_of_fan_outs_beside_a_hit_rate_lies_in_columns() -> None:
     """Each of its points was read by itself."""
     given: dict[str, Any] = {"f": [1, "window", 8], "k": [4, 6], "p_hit": [0.7, 0.9]}
-    points = all_as_configured(plan_of(None, given).points(PlanPart(0, 1, 11)))
+    points = plan_of(None, given).points(PlanPart(0, 1, 11))
     table, errors = checked_table(points)
     alone, wrong = checked_table(list(points))
     assert [str(error) for error in errors] == [str(error) for error in wrong]
-    names = ("k", "p_hit", "budget", "f")
+    names = ("k", "p_hit", "f")
     given = [[{name: each.values(name)[row] for name in names} for row in range(len(each))] for each in (table, alone)]
     assert given[0] == given[1]
-    assert {"k": 4, "p_hit": 0.9, "budget": 40, "f": 3} in given[0]
+    assert {"k": 4, "p_hit": 0.9, "f": 8} in given[0]
 
 
 def test_a_result_with_the_name_of_an_axis_gets_another() -> None:
@@ -239,10 +231,10 @@ def test_files_that_options_name_are_found_from_anywhere(tmp_path: Path, monkeyp
         folder.mkdir(parents=True)
         scale(find_hardware("h100-sxm"), "mine", memory_bandwidth=bandwidth).save(folder / "mine.json")
     monkeypatch.chdir(work)
-    options: dict[str, Any] = {"p_hit": 0.8, "b": [1, 4], "folder": tmp_path / "run"}
+    options: dict[str, Any] = {"p_hit": 0.8, "k": 5, "b": [1, 4], "folder": tmp_path / "run"}
     table = sweep(**options, hardware=["mine.json", "slow/mine.json"])
     assert table["hardware"].tolist() == ["files/mine.json", "files/mine-2.json"] * 2
-    found = sweep(p_hit=0.8, b=1, hardware="slow/mine.json")
+    found = sweep(p_hit=0.8, k=5, b=1, hardware="slow/mine.json")
     assert table["ssd_over_sd"][1] == found["ssd_over_sd"][0] != table["ssd_over_sd"][0]
     (work / "slow" / "mine.json").rename(other / "slow.json")
     monkeypatch.chdir(other)
@@ -391,10 +383,8 @@ def test_the_proposals_sweep_is_whole() -> None:
     assert plan.size == 2 * 5 * 3 * 11 * 11
     assert plan.options == {"b": 1}
     assert GridPlan({}, PRESETS["proposal"]).size == 10_890
-    assert as_configured(next(iter(plan.points(plan.parts()[0])))) == {
-        **{"b": 1, "k": 2, "alpha": 0.5, "p_hit": 0.5, "tp": 2},
-        "budget": 3,
-    }
+    first = next(iter(plan.points(plan.parts()[0])))
+    assert first == {"b": 1, "f": 1, "k": 2, "alpha": 0.5, "p_hit": 0.5, "tp": 2}
 
 
 def test_the_verb_is_a_function_whatever_was_imported() -> None:

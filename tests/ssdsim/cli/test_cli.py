@@ -73,7 +73,7 @@ def test_the_measured_engines_are_reproduced() -> None:
         ("predict --alpha 1.2", "--alpha, got 1.2"),
         ("predict --alpha 0.9,x", "--alpha, 0.9,x"),
         ("predict --tp 3", "tp 3, llama-3.1-70b"),
-        ("predict --p-hit 0.5 --f 3", "--f, --p-hit"),
+        ("predict --t-sd 0.2 --p-hit 0.5 --f 3", "--f, --p-hit, --t-sd"),
         ("predict --t-sd 0.2 --context 10", "--context, --t-sd"),
         ("predict --contxt 10", "--contxt"),
         ("predict --backup jti", "jti, jit"),
