@@ -11,7 +11,7 @@ from ssdsim.cli.screen import print_screen
 from ssdsim.readers.row import Repeated, Row, noise_of
 
 if TYPE_CHECKING:
-    from calibration.pairs.verdict import Consequence
+    from calibration.pairs.speedup_with_pair import Consequence
     from calibration.runtimes.fit import RuntimeFit
     from ssdsim.tokens.pair_file import AtTemperature, Pair
 

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from rich.console import Console
 
 from calibration.cli.first_screens import print_measured
-from calibration.pairs.verdict import consequences
+from calibration.pairs.speedup_with_pair import consequences
 from ssdsim.base.errors import InputError
 from ssdsim.base.extras import install
 from ssdsim.base.plain import plain
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from calibration.pairs.analysis import Questions
     from calibration.pairs.measure.checks import LoopCheck
     from calibration.pairs.measure.run import Job
-    from calibration.pairs.verdict import Consequence
+    from calibration.pairs.speedup_with_pair import Consequence
     from ssdsim.tokens.pair_file import AtTemperature, Backup, Findings, HitLaw, Pair
 
 _OF_MODELS = (

@@ -57,10 +57,6 @@ class Ledger(Record):
         """Blocks of a sequence with so many cached tokens."""
         return -(-(tokens + self.reserve) // self.block)
 
-    def blocks_of_all(self, tokens: NDArray[np.int64]) -> int:
-        """Blocks of sequences with so many cached tokens each."""
-        return int(((tokens + (self.reserve + self.block - 1)) // self.block).sum())
-
     def most_sequences(self, tokens: int) -> int:
         """Sequences of so many cached tokens that fit together."""
         return self.blocks // self.blocks_of(tokens)

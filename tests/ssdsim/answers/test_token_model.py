@@ -12,8 +12,9 @@ from ssdsim.answers.token_model import FIT_FAN_OUTS, TokenModel, fit_power_law, 
 from ssdsim.base.intervals import binomial_interval
 from ssdsim.tokens.acceptance import accepted_length_pmf
 from ssdsim.tokens.hit_models import PowerLawHits, geometric_fan_out_real, hit_rate, optimal_fan_out
-from ssdsim.tokens.sampling import acceptance_rate, residual, residual_hit_rate, saguaro_distribution
+from ssdsim.tokens.sampling import residual, saguaro_distribution
 from tests.refusals import refused
+from tests.ssdsim.tokens.rejection import acceptance_rate, residual_hit_rate
 
 pytestmark = pytest.mark.long
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ssdsim.base.errors import InputError
-from ssdsim.tokens.sampling import acceptance_rate, residual, residual_hit_rate, saguaro_distribution
+from ssdsim.tokens.sampling import residual, saguaro_distribution
 from tests.refusals import refused
+from tests.ssdsim.tokens.rejection import acceptance_rate, residual_hit_rate
 
 laws = settings(derandomize=True, deadline=None, max_examples=100)
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ssdsim.base.checks import Array, distribution, whole
-from ssdsim.tokens.sampling import acceptance_rate, residual
+from ssdsim.tokens.sampling import residual
+from tests.ssdsim.tokens.rejection import acceptance_rate
 
 Tokens = NDArray[np.int64]
 

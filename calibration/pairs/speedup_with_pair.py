@@ -1,4 +1,4 @@
-"""The effect of a measured pair: the first rival's verdict with it, and with the placeholders."""
+"""The speed-up over the first rival with a measured pair, and with the placeholders in its place."""
 
 from __future__ import annotations
 
