@@ -33,7 +33,7 @@ _BLOCKS = {"verify": "█", "draft": "▓", "communicate": "▒", "fallback": "�
 
 def print_prediction(prediction: Prediction, explain: bool, quiet: bool) -> None:
     """The answer on a first screen; with ``explain`` all that it rests on below."""
-    measure = worth_measuring(prediction.decision)
+    measure, said = worth_measuring(prediction.decision), prediction.verdict.sentence
     lines = {
         "How sure": prediction.verdict.sure,
         "Saguaro": _gains_of_c(prediction),
@@ -42,10 +42,10 @@ def print_prediction(prediction: Prediction, explain: bool, quiet: bool) -> None
         "Assumed": _assumed(prediction),
         "Measure": measure,
         "Prompts": prediction.prompts.removeprefix("prompts "),
-        "No room": "; ".join(_without_room(prediction)),
+        "No room": "; ".join(why for why in prediction.configuration.no_room.values() if why not in said),
         "Next": "" if explain else _next(prediction),
     }
-    headline = f"{_not_there(prediction)}{prediction.verdict.sentence}"
+    headline = f"{_not_there(prediction)}{said}"
     print_screen(headline, _first_table(prediction), lines, title=_asked(prediction.configuration))
     if explain:
         _print_explained(prediction)
@@ -132,10 +132,6 @@ def _standing(each: TokenInput) -> str:
     if each.standing == "placeholder":
         return "nobody measured yours"
     return f"measured, {each.rests_on.partition(':')[0]}" if each.standing == "measured" else standing_text(each)
-
-
-def _without_room(prediction: Prediction) -> list[str]:
-    return [why for why in prediction.configuration.no_room.values() if why not in prediction.verdict.sentence]
 
 
 def _next(prediction: Prediction) -> str:

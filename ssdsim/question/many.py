@@ -16,7 +16,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.price import Priced
 from ssdsim.question.scenario import Scenario
-from ssdsim.question.token_errors import LOOKS, Cases, Changes, KnownTokens, Moves, drawn, look_of
+from ssdsim.question.token_errors import LOOKS, Cases, Changes, KnownTokens, drawn, look_of
 from ssdsim.rounds.kernel import Averages, select, stack, tile
 from ssdsim.rounds.round import Estimate, Round, Seconds
 from ssdsim.strategies.protocols.strategy import Strategy
@@ -213,7 +213,16 @@ class DrawnRates:
         return self._drawn[id(price)][1]
 
     def _under(self, rows: ScenarioTable, seconds: Mapping[str, Seconds], averages: Averages) -> Draws:
-        moved = drawn(averages, _moves(rows), self.errors)
+        made = [each.moves for each in rows.known]
+        nowhere = dict.fromkeys(rows.known[0].tokens.averages.inside, 0.0)
+        still = Averages(0.0, nowhere, nowhere)  # in a direction that a row does not know
+        moves = {
+            name: select(
+                stack([each.get(name, still) for each in made], rows.strategy.free_running), rows.known_of[:, None]
+            )
+            for name in dict.fromkeys(name for each in made for name in each)
+        }
+        moved = drawn(averages, moves, self.errors)
         tokens_per_second = rows.strategy.mean_round(_round(rows, seconds, moved, (None,))).tokens_per_second
         return np.broadcast_to(np.asarray(tokens_per_second), (len(rows), self.errors.draws))
 
@@ -228,18 +237,6 @@ def _round(rows: ScenarioTable, seconds: Mapping[str, Seconds], averages: Averag
         targets=rows.devices(lambda devices: devices.targets)[:, *axes],
         together=rows.devices(lambda devices: devices.together)[:, *axes],
     )
-
-
-def _moves(rows: ScenarioTable) -> Moves:
-    """Columns of how the averages move, 0 in a direction that a row does not know."""
-    made = [each.moves for each in rows.known]
-    nowhere = dict.fromkeys(rows.known[0].tokens.averages.inside, 0.0)
-    still = Averages(0.0, nowhere, nowhere)
-    free_running = rows.strategy.free_running
-    return {
-        name: select(stack([each.get(name, still) for each in made], free_running), rows.known_of[:, None])
-        for name in dict.fromkeys(name for each in made for name in each)
-    }
 
 
 class RateDraws(Record):

@@ -40,15 +40,12 @@ OWN_BEST = "each strategy's own best"
 
 
 class Contestants(Record):
-    """The strategies that are compared, the one that the answer is about, and what drafts."""
+    """The strategies that are compared, the one that the answer is about, what drafts, and whether they ``draft``."""
 
     names: tuple[str, ...]
     subject: str
     drafter: Drafter
-
-    @property
-    def draft(self) -> bool:
-        return any(strategies.ALL.named(name).drafts for name in self.names)
+    draft: bool
 
 
 class Question(Record):
@@ -137,7 +134,7 @@ def contestants_of(settings: Settings) -> Contestants:
     names = settings["strategies"]
     drafts = any(strategies.ALL.named(name).drafts for name in names)
     drafter = drafters.ALL.named(settings["drafter"] if drafts else DEFAULTS["drafter"])
-    return Contestants(names, subject_among(names, settings["subject"]), drafter)
+    return Contestants(names, subject_among(names, settings["subject"]), drafter, drafts)
 
 
 def place(settings: Settings, contestants: Contestants, site: Site | None) -> None:

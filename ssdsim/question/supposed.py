@@ -128,7 +128,10 @@ def _of_kind(settings: Settings, draft: Draft | None, prior: KindPrior) -> Suppo
     """The kind's prior on the text; lower where drafters were reported that hardly work."""
     text: Text = settings["text"]
     low, middle, high = prior.on(text)
-    of, unit = (drafters.ALL.named(prior.like or prior.drafter).title, "pair" if _is_model(settings) else "card")
+    of, unit = (
+        drafters.ALL.named(prior.like or prior.drafter).title,
+        "pair" if settings["drafter"] == ModelDrafter.name else "card",
+    )
     counts = f"{_count(prior.sets, 'set')} of {_count(prior.cards, unit)}"
     said = f"{PRIOR}{of}{' (it has no card of its own)' if prior.like else ''}, {counts}, {text} text"
     why = "" if draft is None else _doubtful(settings, draft)
@@ -147,7 +150,7 @@ def _doubtful(settings: Settings, draft: Draft) -> str:
     """Why little may be accepted; empty where nothing speaks for it."""
     if _has_four_bits(settings):
         return "a module of four bits"
-    if not _is_model(settings):
+    if settings["drafter"] != ModelDrafter.name:
         return ""
     target, card = find_transformer(settings["target"]), draft.card
     if card.family and target.family and card.family != target.family:
@@ -160,10 +163,6 @@ def _has_four_bits(settings: Settings) -> bool:
     if settings["drafter"] != MTP.name:
         return False
     return WEIGHT_BYTES.get(settings["draft_dtype"] or settings["dtype"], 2.0) < _FEW_BITS
-
-
-def _is_model(settings: Settings) -> bool:
-    return bool(settings["drafter"] == ModelDrafter.name)
 
 
 def _count(number: int, of: str) -> str:

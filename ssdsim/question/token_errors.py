@@ -91,11 +91,6 @@ def each_of(changes: Changes) -> list[Change]:
     return [dict(zip(changes, values, strict=True)) for values in zip(*changes.values(), strict=True)]
 
 
-def cases(changes: Changes) -> int:
-    """Count the cases."""
-    return len(next(iter(changes.values())))
-
-
 class Cases(Record):
     """Averages of rounds in several cases of changed options, in columns."""
 
@@ -163,7 +158,7 @@ class KnownTokens:
         columns = {name: np.array(values).reshape(len(values), -1) for name, values in changes.items()}
         made = averages_under(*self._of, columns)
         made = made if self.strategy.free_running else replace(made, accepted=None)
-        return Cases(changes, tile(made, cases(changes)))
+        return Cases(changes, tile(made, len(next(iter(changes.values())))))
 
     def _one_by_one(self, changes: Changes) -> Averages:
         """Averages of all cases, each different one worked out once."""
