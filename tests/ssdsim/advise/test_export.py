@@ -312,7 +312,8 @@ def test_ranges_are_valid_and_keep_every_batch_size(lookaheads: dict[int, int]) 
 
 
 def test_sglang_command_is_what_it_documents() -> None:
-    exported = export("sglang", **SMALL)
+    options = {**SMALL, "b": [1, 8, 128]}  # whose best K differ
+    exported = export("sglang", **options)
     words = shlex.split(exported.text)
     assert words[:3] == ["python", "-m", "sglang.launch_server"]
     flags = dict(zip(words[3::2], words[4::2], strict=True))
@@ -321,7 +322,7 @@ def test_sglang_command_is_what_it_documents() -> None:
     assert flags["--speculative-eagle-topk"] == "1"
     k = int(flags["--speculative-num-steps"])
     assert int(flags["--speculative-num-draft-tokens"]) == k + 1  # the documentation: with topk 1, num_steps + 1
-    assert {each.lookahead for each in candidates(**SMALL, engine="sglang").best(("ar", "sd"), by=())} == {k}
+    assert {each.lookahead for each in candidates(**options, engine="sglang").best(("ar", "sd"), by=())} == {k}
     assert any("SGLang takes one K over batch sizes and contexts" in note for note in exported.notes)
 
 
