@@ -65,17 +65,22 @@ def format_count(gpus: float) -> str:
 
 
 @memoized
-def check_dtypes(site: Site, drafts: bool) -> None:
+def check_dtypes(site: Site, drafts: bool, beside: bool = False) -> None:
     """Check dtypes: where a profile lacks a model's, name one that all have (of activations, if weights are quantised).
+
+    ``beside``: the draft runs on the target's devices, not on those of its own profile.
 
     Raises
     ------
     InputError : a profile lacks it, and there is one that all have (else pricing refuses the profile).
     """
     wanted = [(site.profile, site.precision_of("target").activations)]
-    wanted += [(site.draft_profile, site.precision_of("draft").activations)] if drafts else []
+    draft = site.profile if beside else site.draft_profile
+    wanted += [(draft, site.precision_of("draft").activations)] if drafts else []
     if all(profile.prices(dtype) for profile, dtype in wanted):
         return
+    if drafts and site.draft_profile is not site.profile:
+        _check_draft_dtype(site, beside)
     common = [other for other in DTYPES if all(profile.prices(other) for profile, _ in wanted)]
     for profile, dtype in wanted:
         if not profile.prices(dtype) and common:
@@ -84,6 +89,23 @@ def check_dtypes(site: Site, drafts: bool) -> None:
             raise InputError(
                 f"profile {profile.name} has no {dtype} gemm timings (it has {has}); give --dtype {closest}"
             )
+
+
+def _check_draft_dtype(site: Site, beside: bool) -> None:
+    """Raise :class:`InputError` where another dtype, or its own device, lets the draft run on its own profile."""
+    dtype, own = site.precision_of("draft").activations, site.draft_profile
+    fitting = [other for other in DTYPES if own.prices(other)]
+    shared = any(site.profile.prices(other) for other in fitting)
+    if not fitting or (shared and not (beside and own.prices(dtype))):
+        return
+    lacking = site.profile if own.prices(dtype) else own
+    closest = min(fitting, key=lambda other: abs(DTYPE_BYTES[other] - DTYPE_BYTES[dtype]))
+    give = [] if own.prices(dtype) else [f"--draft-dtype {closest}"]
+    give += ["--sd-draft separate (SD drafts on the target's devices otherwise)"] if beside else []
+    raise InputError(
+        f"profile {lacking.name} has no {dtype} gemm timings (it has {', '.join(lacking.gemm)}) for the draft; "
+        f"give {' '.join(give)}"
+    )
 
 
 def check_context(site: Site, lookahead: int) -> None:

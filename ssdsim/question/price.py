@@ -117,9 +117,9 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     if site.unit_free:
         steps, devices = strategy.steps(site, drafter), strategy.devices(settings, 1, drafter)
         return Priced(steps, devices, again=_again(settings, strategy, None, drafter))
-    check_dtypes(site, strategy.drafts and drafter.needs_device)
-    check_context(site, strategy.lookahead(settings))
     devices = strategy.devices(settings, site.tp, drafter)
+    check_dtypes(site, strategy.drafts and drafter.needs_device, beside=devices.draft == 0)
+    check_context(site, strategy.lookahead(settings))
     elsewhere = site.network is not None or devices.targets > 1  # another machine may have the draft
     check_devices(strategy.title, site, devices, together and not elsewhere)
     check_memory(site.batch, strategy.occupancies(site, drafter))

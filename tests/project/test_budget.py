@@ -15,7 +15,7 @@ BUDGETS = {
     "ssdsim/base": (2_320, 21),  # spellings in Python
     "ssdsim/cli": (4_515, 29),  # first screens beside what --explain has; former names say the new; what plan explains
     "ssdsim/hardware": (3_810, 18),  # engines by version, rooflines of fitted laws, masks, and profiles of the user's
-    "ssdsim/pricing": (1_740, 8),
+    "ssdsim/pricing": (1_745, 8),  # what helps a draft of another dtype
     "ssdsim/question": (4_020, 22),  # formats that names say, defaults of engines and calibrated profiles
     "ssdsim/readers": (3_580, 18),  # logs by OpenAI's names, and the unit of a log's timestamps
     "ssdsim/reports": (5_580, 30),  # doubts that sliders move, sentences of stops, and rounds that ran come first
