@@ -25,6 +25,10 @@ def test_a_prediction_is_the_same_by_any_spelling() -> None:
     assert one.estimates.keys() == other.estimates.keys()
 
 
+def test_a_configuration_takes_them() -> None:
+    assert ssdsim.configure(model="llama-3.1-8b", batch_size=4).settings["b"] == 4
+
+
 def test_points_of_a_grid_and_requests_take_them() -> None:
     by_one, by_other = (ssdsim.evaluate([each])["sd_tokens_per_second"][0] for each in (SMALL, OWN))
     assert by_one == by_other
