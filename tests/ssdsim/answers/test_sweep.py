@@ -23,7 +23,7 @@ from ssdsim.answers.columns import intervals
 from ssdsim.answers.grid import evaluate
 from ssdsim.answers.predict import predict
 from ssdsim.answers.sweep import sweep
-from ssdsim.answers.sweep_plan import PRESETS, GridPlan, PlanPart, number_columns, plan_of
+from ssdsim.answers.sweep_plan import PRESETS, PlanPart, number_columns, plan_of
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import find_hardware
@@ -381,10 +381,11 @@ def test_mistakes_are_one_line(arguments: str, names: str) -> None:
 def test_the_proposals_sweep_is_whole() -> None:
     plan = plan_of("proposal", {"tp": [2, 4], "b": 1})
     assert plan.size == 2 * 5 * 3 * 11 * 11
-    assert plan.options == {"b": 1}
-    assert GridPlan({}, PRESETS["proposal"]).size == 10_890
+    machine = {name: PRESETS["proposal"][name] for name in ("target", "draft", "hardware", "engine")}
+    assert plan.options == {"b": 1, **machine}
+    assert plan_of("proposal", {}).size == 10_890
     first = next(iter(plan.points(plan.parts()[0])))
-    assert first == {"b": 1, "f": 1, "k": 2, "alpha": 0.5, "p_hit": 0.5, "tp": 2}
+    assert first == {"b": 1, "f": 1, "k": 2, "alpha": 0.5, "p_hit": 0.5, "tp": 2, **machine}
 
 
 def test_the_verb_is_a_function_whatever_was_imported() -> None:
