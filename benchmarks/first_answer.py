@@ -28,7 +28,7 @@ import numpy as np
 from benchmarks.acceptance_priors import PAPER, Fit, seen
 from calibration.validation.paper import PublishedSpeeds, load_paper
 from ssdsim import predict
-from ssdsim.answers.decision import Candidate, Decision, Word, decide, knowable, knowable_timings
+from ssdsim.answers.decision import SURE_LOSS, SURE_SHARE, Candidate, Decision, Word, decide, knowable, knowable_timings
 from ssdsim.answers.predict import DRAWS
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
@@ -303,7 +303,11 @@ def bars(told: Sequence[tuple[str, Said, float]]) -> None:
         _, share, loss = max(allowed)
         n, bad = _clear(own, share, loss)
         count, wrong = count + n, wrong + bad
-        print(f"without {source[:40]:40}: {share:.1%}, {loss:.1%}; of its own {n} clear, {bad} wrong")
+        now, bad_now = _clear(own, SURE_SHARE, SURE_LOSS)
+        print(
+            f"{source[:32]:32} {now:4} clear, {bad_now / max(1, now):5.1%} wrong; "
+            f"by all others' bars, {share:.1%} and {loss:.1%}, {n} and {bad / max(1, n):.1%}"
+        )
     print(f"each source with the bars of all others: {count} clear, {wrong} wrong ({wrong / max(1, count):.1%})")
 
 

@@ -194,15 +194,20 @@ def simplest(every: Sequence[Candidate[Key]], mean_logs: Array | Sequence[float]
 
 
 def _gain(logs: Array, values: Array) -> float:
-    """The expected log speed gained by choosing after an input is known.
+    """The expected log speed gained by choosing after an input is known."""
+    over_best = if_known(logs, values) - logs.mean(axis=1).max()
+    return max(0.0, float(over_best.max(axis=0).mean()))
 
-    Each candidate's log speed given the input is a polynomial in it: what the rest does averages out. (Bins of draws
-    would take the luck of few draws for knowledge.)
+
+def if_known(logs: Array, values: Array) -> Array:
+    """The expected log speed of each candidate, in each draw, if an input had the value that it has there.
+
+    It is a polynomial in the input: what the rest does averages out. (Bins of draws would take the luck of few draws
+    for knowledge.)
     """
     basis = _basis(values.reshape(len(values), -1))
     middle = logs.mean(axis=1, keepdims=True)
-    over_best = middle - middle.max() + ((logs - middle) @ basis) @ basis.T
-    return max(0.0, float(over_best.max(axis=0).mean()))
+    return np.asarray(middle + ((logs - middle) @ basis) @ basis.T)
 
 
 def _basis(columns: Array) -> Array:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 
 from ssdsim.answers.columns import COLUMNS, prediction_table
-from ssdsim.answers.decision import RULES, Decision, Rule, decide, knowable, knowable_timings, share_fastest
+from ssdsim.answers.decision import RULES, Candidate, Decision, Rule, decide, knowable, knowable_timings, share_fastest
 from ssdsim.answers.over_c import AtC, over_c
 from ssdsim.answers.own_best import Looked, Variant, at_their_best
-from ssdsim.answers.turning import Bound, bounds_of
+from ssdsim.answers.turning import measurable, turning
 from ssdsim.answers.verdict import Rates, Verdict, verdict
 from ssdsim.base.checks import Array, whole
 from ssdsim.base.display import Display, Displayable
@@ -29,8 +29,6 @@ from ssdsim.question.options import DEFAULTS
 from ssdsim.question.prompts import prompts_told
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.spellings import any_spelling
-from ssdsim.question.standing import ACCEPTANCE, HITS
-from ssdsim.question.token_errors import LOOKS, look_of
 from ssdsim.rounds.round import Estimate
 from ssdsim.strategies.ar import Autoregressive as AR
 
@@ -190,23 +188,24 @@ def predict_configured(
     shown, known, inputs = Rates.of(estimates, draws, configuration.devices), dict[str, Array](), dict[str, Array]()
     if drawn is not None:
         known = knowable([each.known for each in scenarios.values()], drawn.errors)
-        known, inputs = known | knowable_timings((draws or {}).values()), _inputs(scenarios, drawn.errors)
-    decision = _decision(scenarios, shown, looked, known, rule)
-    turns = _turning(decision, draws, inputs)
+        known |= knowable_timings((draws or {}).values())
+        inputs = measurable(scenarios.values(), drawn.errors)
+    candidates, speeds, points = _candidates(scenarios, shown, looked)
+    decision = decide(candidates, speeds, known, rule, points)
+    turns = turning(decision, candidates, speeds, inputs)
     decided = verdict(configuration.subject, shown, decision, configuration.no_room, turns)
     seen = {name: (float(of.min()), float(of.max())) for name, of in inputs.items()}
     by_c = {name: found for name, key in decision.best_of.items() if (found := over_c(looked.get(name, ()), key))}
     return Prediction(configuration, solver, estimates, intervals, decided, draws, seen, by_c)
 
 
-def _decision(
-    scenarios: Mapping[str, Scenario],
-    rates: Rates,
-    looked: Mapping[str, Sequence[Looked]],
-    known: Mapping[str, Array],
-    rule: Rule,
-) -> Decision[Variant]:
-    """The choice among all that was looked at; what is predicted by a simulation moves all of a strategy's settings."""
+def _candidates(
+    scenarios: Mapping[str, Scenario], rates: Rates, looked: Mapping[str, Sequence[Looked]]
+) -> tuple[list[Candidate[Variant]], dict[Variant, Draws], dict[Variant, float]]:
+    """All that was looked at, with draws of its speed, and that at the values that are shown.
+
+    What is predicted by a simulation moves all of a strategy's settings.
+    """
     every = {name: looked.get(name) or [Looked((name, ()), each, np.ones(1))] for name, each in scenarios.items()}
     speeds: dict[Variant, Draws] = {}
     points: dict[Variant, float] = {}
@@ -218,31 +217,7 @@ def _decision(
             points[each.key] = rates.rates[name] * rate
             moved = rate if rates.draws is None else each.draws / chosen.draws
             speeds[each.key] = joint * moved
-    return decide([each.candidate for some in every.values() for each in some], speeds, known, rule, points)
-
-
-def _inputs(scenarios: Mapping[str, Scenario], errors: TimingErrors) -> dict[str, Array]:
-    """Acceptance and hit rate in each draw, where they lie in a range: as who measures them sees them."""
-    found: dict[str, Array] = {}
-    for each in scenarios.values():
-        for name, of in knowable([each.known], errors).items():
-            if name == ACCEPTANCE and each.known.open and of.shape[1] == 1:
-                found[ACCEPTANCE] = of[:, 0]
-            elif name == HITS and each.known.open and each.strategy.miss_state is not None:
-                found[HITS] = 1.0 - np.asarray(each.known.over_ranges(errors).to[each.strategy.miss_state])
-    return found
-
-
-def _turning(
-    decision: Decision[Variant], draws: Mapping[str, RateDraws] | None, inputs: Mapping[str, Array]
-) -> tuple[Bound, ...]:
-    """The conditions on inputs under which the second is faster than the best."""
-    if draws is None or decision.runner_up is None or not inputs or decision.word == "clear":
-        return ()
-    best, second = draws[decision.chosen[0]], draws[decision.runner_up[0]]
-    at, wins = look_of(DRAWS), np.zeros(LOOKS)
-    np.add.at(wins, at, second.joint > best.joint)
-    return bounds_of(wins / np.bincount(at), {name: of[:LOOKS] for name, of in inputs.items()})
+    return [each.candidate for some in every.values() for each in some], speeds, points
 
 
 def check_constant(spread: float) -> None:

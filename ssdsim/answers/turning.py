@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import combinations
 
 import numpy as np
 
+from ssdsim.answers.decision import Candidate, Decision, Key, if_known
 from ssdsim.base.checks import Array
-from ssdsim.base.record import Record
-from ssdsim.question.standing import HITS
+from ssdsim.base.intervals import Draws
+from ssdsim.base.record import Record, replace
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.question.scenario import Scenario
+from ssdsim.question.standing import ACCEPTANCE, HITS
+from ssdsim.question.token_errors import LOOKS, in_draws
 
-_THRESHOLDS = 20  # looked at of each input
 _TOLD = 0.9  # of the draws that a rule has to get right
 _HALVED = 0.5  # of the errors of always saying the same that a rule may leave
 _SIMPLER = 0.03  # of the draws by which two conditions must be better than one
@@ -27,6 +31,47 @@ class Bound(Record):
     def __str__(self) -> str:
         verb = "are" if self.what == HITS else "is"
         return f"{self.what} {verb} {'above' if self.above else 'below'} {self.value:.2g}"
+
+
+def conditions(bounds: Iterable[Bound]) -> str:
+    """``acceptance is above 0.76 and hits are above 0.92``."""
+    return " and ".join(map(str, bounds))
+
+
+def measurable(scenarios: Iterable[Scenario], errors: TimingErrors) -> dict[str, Array]:
+    """Acceptance and the rate of hits in each draw, where they lie in a range: as who measures them sees them."""
+    found: dict[str, Array] = {}
+    for each in scenarios:
+        for one in each.known.open:
+            if one.name == "alpha":
+                found[ACCEPTANCE] = in_draws(one, errors)
+        if each.strategy.miss_state is not None and any(one.what == HITS for one in each.known.open):
+            drawn = replace(each.round, averages=each.known.over_ranges(errors))
+            found[HITS] = np.broadcast_to(np.asarray(each.strategy.closed_form(drawn).p_hit), errors.draws)
+    return found
+
+
+def turning(
+    decision: Decision[Key],
+    candidates: Iterable[Candidate[Key]],
+    speeds: Mapping[Key, Draws],
+    inputs: Mapping[str, Array],
+) -> tuple[Bound, ...]:
+    """The conditions on inputs under which the next strategy is the faster in most draws; none where all is clear.
+
+    Settings follow the inputs: each strategy has those that would be best if they were known.
+    """
+    if decision.runner_up is None or decision.word == "clear" or not inputs:
+        return ()
+    strategy_of = {each.key: each.strategy for each in candidates}
+    values, sides = np.stack([*inputs.values()], axis=-1), []
+    for key in (decision.chosen, decision.runner_up):
+        logs = np.stack([np.log(of) for each, of in speeds.items() if strategy_of[each] == strategy_of[key]])
+        sides.append(np.take_along_axis(logs, if_known(logs, values).argmax(axis=0)[None], axis=0)[0])
+    lead = sides[1] - sides[0]
+    level = if_known(lead[None], values)[0]
+    wins = (level + np.median(lead - level))[:LOOKS] > 0.0
+    return bounds_of(wins.astype(float), {name: of[:LOOKS] for name, of in inputs.items()})
 
 
 def bounds_of(wins: Array, inputs: Mapping[str, Array]) -> tuple[Bound, ...]:
@@ -58,8 +103,7 @@ def _right(holds: Array, wins: Array) -> Array:
 def _conditions(name: str, values: Array) -> tuple[list[Bound], Array]:
     """Conditions, and where they hold: a row each."""
     ordered = np.unique(values)
-    between = (ordered[1:] + ordered[:-1]) / 2.0
-    thresholds = between[:: max(1, len(between) // _THRESHOLDS)]
+    thresholds = (ordered[1:] + ordered[:-1]) / 2.0
     above = (values > thresholds[:, None]).astype(float)
     bounds = [Bound(name, higher, value) for higher in (True, False) for value in thresholds.tolist()]
     return bounds, np.concatenate([above, 1.0 - above])

@@ -10,7 +10,7 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.decision import Decision
 from ssdsim.answers.own_best import Variant
-from ssdsim.answers.turning import Bound
+from ssdsim.answers.turning import Bound, conditions
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.intervals import Interval, bounds_95, median, quantiles
 from ssdsim.base.record import Record
@@ -228,8 +228,8 @@ def _turns(decision: Decision[Variant], bounds: Sequence[Bound]) -> str:
     """The condition under which the runner-up is faster than the best."""
     if not bounds or decision.runner_up is None:
         return ""
-    conditions = " and ".join(map(str, bounds))
-    return f"{title_of(decision.runner_up[0])} is faster than {title_of(decision.chosen[0])} only if {conditions}"
+    second, first = title_of(decision.runner_up[0]), title_of(decision.chosen[0])
+    return f"{second} is faster than {first} only if {conditions(bounds)}"
 
 
 def percent(share: float) -> str:

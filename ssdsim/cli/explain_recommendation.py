@@ -120,7 +120,8 @@ def _print_break_even(recommendation: Recommendation, about: BatchAnswer, out: C
     subject = about.by_strategy.get(recommendation.request.subject)
     if not recommendation.break_evens or subject is None:
         return
-    _heading(out, f"Break-even: {subject.name} ({_HELD}) is the fastest on up to {recommendation.request.gpus} GPUs")
+    held = f"one change at a time, all else at its value; {_HELD}"
+    _heading(out, f"Break-even ({held}): {subject.name} is the fastest on up to {recommendation.request.gpus} GPUs")
     for bound in recommendation.break_evens:
         print_labelled(out, "  ", _bound(bound))
 

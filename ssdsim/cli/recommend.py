@@ -180,7 +180,8 @@ def answered(
     print_recommendation(recommendation, plan, every)
     if explain:
         print_explained(recommendation, plan)
-    print_warnings(recommendation.warnings if explain else recommendation.request.warnings, quiet)
+    told = recommendation.telling_warnings if explain else recommendation.request.warnings
+    print_warnings(recommendation.warnings if explain else told, quiet, telling=told)
     if output is not None and plan is not None:
         written = [output / REPORT, *([output / COMMAND] if plan.command else [])]
         click.echo(", ".join(map(str, written)))

@@ -17,6 +17,7 @@ from ssdsim.cli.screen import print_screen, screen
 from ssdsim.cli.tables import TextTable
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.configuration import Configuration
+from ssdsim.question.drafting import published_head
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import ALL
 from ssdsim.question.standing import TokenInput
@@ -64,8 +65,9 @@ def _is_told(warning: str) -> bool:
 def _asked(configuration: Configuration) -> str:
     """The models, the place and the workload."""
     context = "" if configuration.site is None else f", context {configuration.settings['context']}"
-    asked = f"{configuration.place}{context}{configuration.as_calibrated}"
-    return f"{asked}; batch {configuration.settings['b']}"
+    site, settings = configuration.site, configuration.settings
+    engine = f" with {site.runtime.title}" if site is not None and settings.source("engine") == GIVEN else ""
+    return f"{configuration.place}{engine}{context}{configuration.as_calibrated}; batch {settings['b']}"
 
 
 def _first_table(prediction: Prediction) -> list[tuple[str, ...]]:
@@ -79,7 +81,7 @@ def _first_table(prediction: Prediction) -> list[tuple[str, ...]]:
         k = scenario.strategy.lookahead(scenario.settings)
         shown, gpus = _rate(rates.shown(name) / scenario.batch), format_count(scenario.gpus)
         c = prediction.c(name)
-        drafts = f"K {k}{'' if c == PLAIN else f', C {c:g}'}" if scenario.strategy.drafts else "-"
+        drafts = f"K {k}{'' if c == PLAIN else f', C {c:g}'}" if scenario.strategy.drafts else "nothing"
         table.append((title_of(name), shown, *between, gpus, drafts))
     return table
 
@@ -135,9 +137,11 @@ def _standing(each: TokenInput) -> str:
 
 
 def _next(prediction: Prediction) -> str:
-    site = prediction.configuration.site
+    site, settings = prediction.configuration.site, prediction.configuration.settings
     searched = "" if site is None else f"ssdsim recommend --gpus {site.profile.device.count}".ljust(31)
-    return f"{searched}--explain: rounds, ranges, sources"
+    head = published_head({name: value for name, value in settings.items() if settings.source(name) == GIVEN})
+    heads = f"\n--drafter {head}: such heads are published for {settings['target']}" if head else ""
+    return f"{searched}--explain: rounds, ranges, sources{heads}"
 
 
 def _not_there(prediction: Prediction) -> str:

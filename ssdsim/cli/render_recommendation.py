@@ -10,13 +10,15 @@ from ssdsim.advise.recommend.deployment import Deployment
 from ssdsim.advise.recommend.launch_plan import ATTAINMENT, LaunchPlan
 from ssdsim.advise.recommend.recommendation import BatchAnswer, Recommendation
 from ssdsim.advise.recommend.request import SearchRequest
-from ssdsim.advise.recommend.words import how_sure, losses, percents, span, turn_text
+from ssdsim.advise.recommend.words import how_sure, losses, percents, span
 from ssdsim.answers.decision import WORTH_KNOWING, Decision
+from ssdsim.answers.turning import conditions
 from ssdsim.answers.verdict import title_of
 from ssdsim.base.intervals import Interval
 from ssdsim.cli.screen import print_screen
 from ssdsim.hardware.catalog import short_hardware_name
-from ssdsim.question.drafting import drafter_by_options
+from ssdsim.hardware.runtime_catalog import find_runtime
+from ssdsim.question.drafting import drafter_by_options, published_head
 from ssdsim.question.question import effective
 from ssdsim.question.standing import ACCEPTANCE, HITS
 from ssdsim.serving.options import Slo
@@ -29,6 +31,7 @@ _MEASURED_BY = {
     ACCEPTANCE: "ssdsim bench http://HOST:8000 --prompts FILE",
     HITS: "ssdsim measure --target T --draft D --prompts FILE",
 }
+_AR = f"{title_of(Autoregressive.name)} (no speculation)"
 _GAINS = 0.01  # of log speed by knowing an input: what is worth a word
 _APART = 1.05  # of the best's score, of what the engine cannot run
 
@@ -60,9 +63,14 @@ def _asked(request: SearchRequest) -> str:
     v = effective({**request.options, "strategies": request.strategies})
     drafting = any(strategies.ALL.named(name).drafts for name in request.ranked)
     draft = f" + {v['draft']}" if drafting and drafter_by_options(request.options) == "model" else ""
-    engine = f" with {request.engine.called}" if request.engine.called else ""
+    engine = f" with {_engine(request)}" if request.engine.called else ""
     floor = f", at least {request.at_least:g} tokens/s a user" if request.at_least else ""
     return f"{v['target']}{draft} on up to {request.gpus} {short_hardware_name(v['hardware'])}{engine}{floor}"
+
+
+def _engine(request: SearchRequest) -> str:
+    """The engine with the versions that its card is of, since a name alone means the newest."""
+    return find_runtime(request.options["engine"]).title
 
 
 def _headline(request: SearchRequest, answers: Sequence[BatchAnswer]) -> str:
@@ -96,12 +104,12 @@ def _what(answer: BatchAnswer) -> str:
 
 
 def _over_others(answer: BatchAnswer) -> str:
-    """``; SSD is 1.22x SD, 2.09x no speculation``; empty without others."""
+    """``; SSD is 1.22x SD, 2.09x AR (no speculation)``; empty without others."""
     assert answer.best is not None
     worth = {} if answer.choice is None else answer.choice.worth
     first = answer.runner_up.shape.strategy if answer.runner_up is not None else ""
     names = [name for name in dict.fromkeys((first, Autoregressive.name)) if name in worth]
-    titles = {name: "no speculation" if name == Autoregressive.name else title_of(name) for name in names}
+    titles = {name: _AR if name == Autoregressive.name else title_of(name) for name in names}
     told = ", ".join(f"{worth[name].median:.2f}x {titles[name]}" for name in names)
     return f"; {answer.best.title} is {told}" if told else ""
 
@@ -139,7 +147,8 @@ def _switched(request: SearchRequest, answers: Sequence[BatchAnswer]) -> list[tu
     alike = together(answers) == {answer.batch: answer.best for answer in answers}
     if request.engine.called is None or len(drafting) > 1 or not alike or request.rank != "user":
         return []
-    rows: list[tuple[str, ...]] = [("in flight", "K", "tokens/s a user", "likely", "off", "gain")]
+    ar = title_of(Autoregressive.name)
+    rows: list[tuple[str, ...]] = [("in flight", "K", "tokens/s a user", "likely", ar, "gain")]
     for answer in _some(answers):
         best = answer.best
         assert best is not None
@@ -148,7 +157,7 @@ def _switched(request: SearchRequest, answers: Sequence[BatchAnswer]) -> list[tu
         gain = answer.choice.worth.get(Autoregressive.name)
         beside = "-" if off is None else number(off.median), "-" if gain is None else f"{gain.median:.2f}x"
         told = number(rate.median), between(rate.likely), *beside
-        rows.append((str(answer.batch), str(best.lookahead or "off"), *told))
+        rows.append((str(answer.batch), str(best.lookahead or ar), *told))
     return rows
 
 
@@ -159,17 +168,17 @@ def _switch_headline(request: SearchRequest, answers: Sequence[BatchAnswer]) -> 
     assert best is not None
     copies = f" as {best.copies} copies of" if best.copies > 1 else ","
     hardware = short_hardware_name(v["hardware"])
-    where = f"{v['target']} on {best.gpus} {hardware} with {request.engine.called}{copies} TP {best.shape.tp}"
+    where = f"{v['target']} on {best.gpus} {hardware} with {_engine(request)}{copies} TP {best.shape.tp}"
     drafter = drafter_by_options(request.options)
     what = drafters.ALL.named(drafter).title if drafter != "model" else f"drafting by {v['draft']}"
     on = [answer.batch for answer in answers if answer.best is not None and answer.best.lookahead]
     if not on:
-        return f"{where}: leave {what} off."
+        return f"{where}: leave {what} off: {_AR} is the fastest."
     off = [answer.batch for answer in answers if answer.batch not in on]
     gains = [a.choice.worth[Autoregressive.name].median for a in answers if a.batch in on and a.choice]
     told = f"{min(gains):.1f}-{max(gains):.1f}x" if max(gains) - min(gains) > 0.05 else f"{gains[0]:.2f}x"
     at = f" at {span(on)} in flight, off at {span(off)}" if off else ""
-    return f"{where}: turn {what} on{at}, {told} as fast."
+    return f"{where}: turn {what} on{at}, {told} as fast as {_AR}."
 
 
 def _all_headline(recommendation: Recommendation, answer: BatchAnswer) -> str:
@@ -230,10 +239,10 @@ def _how_sure(answers: Sequence[BatchAnswer], listed: bool) -> str:
 def _lines(recommendation: Recommendation, answers: Sequence[BatchAnswer]) -> Iterator[tuple[str, str]]:
     if not answers:
         return
-    turning = max(answers, key=lambda a: (a.choice is not None and a.choice.turn is not None, _loss(a)))
-    if turning.choice is not None and turning.choice.turn is not None:
-        at = f"at {turning.batch} " if len(answers) > 1 else ""
-        yield "Turns", f"{at}{turn_text(turning.choice.turn)}"
+    turning = max(answers, key=lambda a: (a.choice is not None and len(a.choice.turns) > 0, _loss(a)))
+    if turning.choice is not None and turning.choice.turns and turning.runner_up is not None:
+        at, other = f"at {turning.batch} " if len(answers) > 1 else "", turning.runner_up.title
+        yield "Turns", f"{at}{other} wins only if {conditions(turning.choice.turns)}"
     yield "Assumed", _assumed(recommendation, answers)
     for each in [each for each in answers[-1].unsupported.values() if each.worth > _APART]:
         yield "Apart", each.sentence
@@ -295,7 +304,9 @@ def _next(recommendation: Recommendation, more: str) -> Iterator[tuple[str, str]
     gains = [(gain, what) for each in decisions for what, gain in each.gain_of_knowing.items()]
     gain, what = max(gains, default=(0.0, ""))
     measure = f"\n{_MEASURED_BY[what]}: your own {what}" if gain > WORTH_KNOWING / 2 else ""
-    yield "Next", f"{paste}; --explain: {more}, costs, break-even{measure}"
+    head = published_head(request.options)
+    heads = f"\n--drafter {head}: such heads are published for this model" if head else ""
+    yield "Next", f"{paste}; --explain: {more}, costs, break-even{heads}{measure}"
 
 
 def run(d: Deployment) -> str:

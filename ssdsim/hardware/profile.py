@@ -277,8 +277,8 @@ class HardwareProfile(Displayable, Card):
             with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
                 timing, least_s = law.timing(read), law.least_s(read)
             if timing.seconds < least_s:
-                bound = "what memory and arithmetic take at their best is priced"
-                said = f"{self.name}: the fit of {op.kernel} is faster than physics: {bound}"
+                bound = "what memory and arithmetic take at their best"
+                said = f"{self.name}: {op.kernel} is priced at {bound}, since its fit is below that"
                 log_sd = hypot(timing.log_sd, EXTRAPOLATION_LOG_SD)
                 timing = replace(timing, seconds=least_s, log_sd=log_sd, warnings=(said,))
             if read is not op and timing.warning is None:

@@ -348,6 +348,15 @@ class Runtime(Card):
         return self if head is None else _drafting_with(self, head.own_lm_head)
 
     @property
+    def title(self) -> str:
+        """The engine with its versions in a sentence: ``vLLM 0.25 or later``, ``SGLang 0.5``."""
+        called = self.name if self.runs is None else self.runs.called
+        if not self.since or any(letter.isdigit() for letter in called):
+            return called
+        through = "" if self.until == self.since else f" to {self.until}" if self.until else " or later"
+        return f"{called} {self.since}{through}"
+
+    @property
     def summary(self) -> str:
         """A line on what it adds and what that rests on."""
         known = self.evidence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -131,15 +131,8 @@ class Configuration(Displayable, Record):
 
     @cached_property
     def telling_warnings(self) -> list[str]:
-        """Of :attr:`warnings` those that can move a strategy's tokens/s by more than :data:`MOVES`.
-
-        Extrapolations of one profile count together: each is of one shape. What is not about a timing is always told.
-        """
-        most: dict[str, float] = {}
-        for scenario in self.scenarios.values():
-            for kind, share in _moved(scenario).items():
-                most[kind] = max(share, most.get(kind, 0.0))
-        return [each for each in self.warnings if most.get(_kind(each), 1.0) > MOVES]
+        """Of :attr:`warnings` those that can move a strategy's tokens/s."""
+        return telling(self.warnings, self.scenarios.values())
 
     @property
     def share_beyond_timings(self) -> float:
@@ -187,6 +180,18 @@ class Configuration(Displayable, Record):
     def is_sure(self) -> bool:
         """Say whether nothing may be otherwise: it rests on no profile's timings, and tokens are given."""
         return self.site is None and all(scenario.known.is_sure for scenario in self.scenarios.values())
+
+
+def telling(warnings: Iterable[str], scenarios: Iterable[Scenario]) -> list[str]:
+    """The warnings that can move the tokens/s of one of the scenarios by more than :data:`MOVES`.
+
+    Extrapolations of one profile count together: each is of one shape. What is not about a timing is always told.
+    """
+    most: dict[str, float] = {}
+    for scenario in scenarios:
+        for kind, share in _moved(scenario).items():
+            most[kind] = max(share, most.get(kind, 0.0))
+    return [each for each in warnings if most.get(_kind(each), 1.0) > MOVES]
 
 
 def _moved(scenario: Scenario) -> dict[str, float]:

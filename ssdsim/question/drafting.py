@@ -25,6 +25,7 @@ from ssdsim.strategies.drafters.eagle import Eagle3
 from ssdsim.strategies.drafters.model import ModelDrafter
 from ssdsim.strategies.drafters.mtp import MTP
 from ssdsim.tokens.drafter_card import drafters_of
+from ssdsim.tokens.priors import priors
 from ssdsim.transformer.card import Transformer
 
 
@@ -70,6 +71,21 @@ def _head_of(options: Mapping[str, Any], named: bool) -> tuple[str, str]:
         if not headless and any(card.target == plain_name(target.name) for card in drafters_of(Eagle3.name)):
             return Eagle3.name, f"no smaller model of the family of {target.name} is known"
     return DEFAULTS["drafter"], ""
+
+
+def published_head(given: Mapping[str, Any]) -> str | None:
+    """The kind of head that is published for the target where a draft model is assumed, which nobody named.
+
+    None where there is no such card, or the engine that is named does not run the kind. EAGLE-3 comes first.
+    """
+    said = {name: value for name, value in given.items() if value is not None}
+    if {"drafter", "draft", "t_sd"} & said.keys() or drafter_by_options(said) != ModelDrafter.name:
+        return None
+    target = plain_name(find_transformer({**DEFAULTS, **said}["target"]).name)
+    runs = find_runtime(said["engine"]).runs if "engine" in said else None
+    kinds = {card.drafter for card in drafters_of() if card.target == target} & set(priors().context.kinds)
+    ordered = sorted(kinds, key=lambda kind: (kind != Eagle3.name, kind))
+    return next((kind for kind in ordered if runs is None or kind in runs.drafters), None)
 
 
 def draft_by_options(given: Mapping[str, Any]) -> Transformer:

@@ -29,6 +29,10 @@ class Method(Record):
     note: str = ""
 
 
+_GRAPHS = (
+    "vLLM gives up full CUDA graphs of verification for a table over batch sizes, which took 14 % at one sequence "
+    "(its issue 49548), unless VLLM_USE_V2_MODEL_RUNNER=1; that is not priced"
+)
 _ARCTIC = "vLLM's suffix decoding needs arctic-inference; it proposes as many tokens as a match is long, K at most"
 
 METHODS: Mapping[str, Method] = {
@@ -100,6 +104,7 @@ def speculative(
     if len(set(lookaheads.values())) > 1:
         made["num_speculative_tokens_per_batch_size"] = ranges(lookaheads)
         engine.note_table(candidates, names, best, notes)
+        notes.append(_GRAPHS)
         if not method.varies_k:
             notes.append(
                 f"vLLM documents the table over batch sizes as tested with EAGLE and DFlash only, not {method.title}"

@@ -15,22 +15,17 @@ from ssdsim.advise.recommend.request import Rank
 from ssdsim.answers.decision import Candidate, Decision, Rule, decide, knowable
 from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.predict import DRAWS
+from ssdsim.answers.turning import Bound, measurable, turning
 from ssdsim.answers.verdict import off_centre
-from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws, Interval, quantiles
-from ssdsim.base.record import MutableRecord, Record, field, replace
+from ssdsim.base.record import MutableRecord, Record, field
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.many import DrawnRates, RateDraws
-from ssdsim.question.standing import ACCEPTANCE, HITS
-from ssdsim.question.token_errors import in_draws
 
 WORTH_DRAWING = 0.7  # of the best at the values: what is slower there is the best in hardly a draw
 _OF_ITS_OWN = 0.85  # of its strategy's best, where each draw of it takes long
 _TO_BE_NAMED = 0.97  # of its strategy's best, where that is too slow to be the best of all
 _ROWS_AT_ONCE = 256
-_HARDLY_EVER = 0.05  # of all draws: where another strategy is the best is not told if it is in fewer
-_BEYOND = 0.05  # of the draws in which it is the best: so many may lie beyond a bound
-_TELLS = 0.15  # of all draws, that a bound must leave out
 
 
 class RateRange(Record):
@@ -52,23 +47,11 @@ class RateRange(Record):
         return RateRange(by * self.median, *ends)
 
 
-class Turn(Record):
-    """Where another strategy is the best: in a ``share`` of the draws, with its inputs in these ``bounds``.
-
-    A bound is ``(lowest, highest)``, None where the input may be anything at that side; 95 of 100 of these draws keep
-    each.
-    """
-
-    strategy: str
-    share: float
-    bounds: Mapping[str, tuple[float | None, float | None]]
-
-
 class Choice(Record):
     """What is chosen at a batch, and the best of each strategy by the same rule.
 
     ``rates`` are their tokens/s per user, ``worth`` is what is ranked of the chosen one over theirs. ``inputs`` are the
-    acceptance and the hit rate that nobody knows, as they were drawn.
+    acceptance and the hit rate that nobody knows, as they were drawn; within ``turns`` the runner-up would be chosen.
     """
 
     decision: Decision[Deployment]
@@ -76,7 +59,7 @@ class Choice(Record):
     rates: Mapping[str, RateRange]
     worth: Mapping[str, RateRange]
     inputs: Mapping[str, Interval]
-    turn: Turn | None
+    turns: tuple[Bound, ...]
 
 
 class DeploymentDraws(MutableRecord):
@@ -121,20 +104,6 @@ class DeploymentDraws(MutableRecord):
         drawn = RateDraws.of(deployment.scenario, self.errors, self._rates)
         return drawn.scaled(1.0 / deployment.copy_batch)
 
-    def inputs(self, deployments: Iterable[Deployment]) -> dict[str, Array]:
-        """What may be measured, by its name in words, as it is in each draw: acceptance, and the rate of hits."""
-        values: dict[str, Array] = {}
-        for deployment in deployments:
-            scenario = deployment.scenario
-            for each in scenario.known.open:
-                if each.name == "alpha":
-                    values[ACCEPTANCE] = in_draws(each, self.errors)
-            if scenario.strategy.miss_state is not None and any(each.what == HITS for each in scenario.known.open):
-                averages = scenario.known.over_ranges(self.errors)
-                found = scenario.strategy.closed_form(replace(scenario.round, averages=averages)).p_hit
-                values[HITS] = np.broadcast_to(np.asarray(found), self.errors.draws)
-        return values
-
 
 def choose(
     deployments: Sequence[Deployment],
@@ -156,11 +125,12 @@ def choose(
     }
     tops = [max(each, key=points.__getitem__) for each in of_each.values() if each]
     known = knowable((d.scenario.known for d in tops), drawn.errors)
-    decision = decide(map(_candidate, allowed), speeds, known, rule, points)
+    candidates = [Candidate.of(d, d.shape.strategy, d.gpus, *d.shape.work) for d in allowed]
+    decision = decide(candidates, speeds, known, rule, points)
     by_strategy = {name: decision.best_of[name] for name in strategies.ALL.names if name in decision.best_of}
     rates = {name: drawn.per_user(d) for name, d in by_strategy.items()}
     first = decision.chosen
-    inputs = drawn.inputs(d for d in (decision.runner_up, decision.chosen) if d is not None)
+    inputs = measurable([d.scenario for d in (decision.runner_up, first) if d is not None], drawn.errors)
     own_rate = rates[first.shape.strategy].scaled(factor[first])
     return Choice(
         decision,
@@ -172,12 +142,8 @@ def choose(
             if d != first
         },
         {what: Interval.of(values) for what, values in inputs.items()},
-        _turn(decision, speeds, inputs),
+        turning(decision, candidates, speeds, inputs),
     )
-
-
-def _candidate(d: Deployment) -> Candidate[Deployment]:
-    return Candidate.of(d, d.shape.strategy, d.gpus, *d.shape.work)
 
 
 def _worth_drawing(deployments: Sequence[Deployment], rank: Rank) -> list[Deployment]:
@@ -196,23 +162,3 @@ def _own_bar(name: str) -> float:
 
 def _over(first: RateDraws, other: RateDraws) -> RateDraws:
     return RateDraws(first.joint / other.joint, first.timings / other.timings)
-
-
-def _turn(
-    decision: Decision[Deployment], speeds: Mapping[Deployment, Draws], inputs: Mapping[str, Array]
-) -> Turn | None:
-    """Where the strategy of the runner-up is the best; None where it hardly ever is, or no bound tells."""
-    rival = decision.runner_up
-    if rival is None:
-        return None
-    best = np.max([*speeds.values()], axis=0)
-    wins = np.any([each == best for d, each in speeds.items() if d.shape.strategy == rival.shape.strategy], axis=0)
-    if wins.mean() < _HARDLY_EVER:
-        return None
-    bounds: dict[str, tuple[float | None, float | None]] = {}
-    for what, values in inputs.items():
-        low, high = map(float, quantiles(values[wins], _BEYOND, 1.0 - _BEYOND))
-        below, above = float(np.mean(values < low)), float(np.mean(values > high))
-        if max(below, above) >= _TELLS:
-            bounds[what] = (low if below >= _TELLS else None, high if above >= _TELLS else None)
-    return Turn(rival.shape.strategy, float(wins.mean()), bounds) if bounds else None

@@ -24,6 +24,7 @@ from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, field
 from ssdsim.pricing.occupancy import DoesNotFit
+from ssdsim.question.configuration import telling
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.place import runtime_for
 from ssdsim.question.spellings import any_spelling
@@ -124,6 +125,12 @@ class Recommendation(Displayable, Record):
     @property
     def display(self) -> Display:
         return _table(self.request, self.answers, self.sentence)
+
+    @property
+    def telling_warnings(self) -> list[str]:
+        """Of the warnings those that can move what is recommended, or the best of another strategy."""
+        best = [d.scenario for answer in self.answers for d in answer.by_strategy.values()]
+        return telling(self.warnings, best)
 
     @property
     def focus(self) -> int | None:

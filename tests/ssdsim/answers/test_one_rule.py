@@ -109,6 +109,19 @@ def test_positions_that_somebody_published_do_not_end_a_search() -> None:
     assert versus.low < 2.28 < versus.high  # as TensorRT-LLM's blog has it at K 3
 
 
+def test_where_an_answer_turns_is_one_number() -> None:
+    """To predict, to recommend, and to a break-even that moves acceptance alone."""
+    here: dict[str, Any] = {"target": "qwen3-30b-a3b", "drafter": "eagle3", "engine": "sglang", "tp": 1, "b": 1}
+    found = recommend(gpus=1, **here)
+    assert found.focus_answer is not None
+    assert found.focus_answer.choice is not None
+    (turn,) = found.focus_answer.choice.turns
+    (at,) = [each.value for each in found.break_evens if each.what == "acceptance rate alpha"]
+    assert (turn.what, turn.above) == ("acceptance", False)
+    assert turn.value == pytest.approx(at, abs=0.02)
+    assert predict(**here).verdict.turns == f"AR is faster than SD only if {turn}"
+
+
 # what the rule forbids, and what must not happen
 
 

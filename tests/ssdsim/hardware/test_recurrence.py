@@ -79,7 +79,7 @@ def test_states_come_from_memory_however_few_they_are() -> None:
     op = step(batch=64, queries=2)
     seconds = profile.seconds(op)
     assert seconds.seconds == pytest.approx(op.streamed_bytes / profile.device.memory_bandwidth)
-    assert "recurrence is faster than physics" in str(seconds.warning)
+    assert "recurrence is priced at what memory and arithmetic take" in str(seconds.warning)
 
 
 def test_states_of_16_bits_take_half_as_long_beyond_the_floor() -> None:

@@ -14,6 +14,7 @@ from ssdsim import predict
 from ssdsim.base.bundled import models_folder
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import configure
+from ssdsim.question.drafting import published_head
 from ssdsim.question.options import ALL
 from ssdsim.question.standing import TokenInput
 from ssdsim.question.supposed import PRIOR, PUBLISHED, moved
@@ -187,6 +188,23 @@ def test_a_tree_of_published_ranks_moves_with_their_acceptance(tmp_path: Path) -
 def test_the_title_says_what_is_accepted_in_few_digits() -> None:
     assert configure(**EIGHT_B, drafter="ngram").title.endswith("alpha 0.482")
     assert configure(**EIGHT_B, acceptance="synthetic:2.5").title.endswith("acceptance synthetic:2.5")
+
+
+@pytest.mark.parametrize(
+    ("given", "head"),
+    [
+        ({"target": "qwen3-32b"}, "eagle3"),
+        ({"target": "qwen3-32b", "engine": "vllm"}, "eagle3"),
+        ({"target": "qwen3-32b", "engine": "vllm-0.5"}, None),
+        ({"target": "qwen3-32b", "drafter": "model"}, None),
+        ({"target": "qwen3-32b", "draft": "qwen3-0.6b"}, None),
+        ({"target": "llama-3.1-70b"}, None),
+        ({"target": "deepseek-r1"}, None),
+    ],
+)
+def test_a_head_is_named_where_a_draft_model_is_assumed(given: dict[str, Any], head: str | None) -> None:
+    """DeepSeek drafts with its own MTP; an engine of before EAGLE-3 cannot."""
+    assert published_head(given) == head
 
 
 def test_a_head_that_nobody_named_may_be_another_one_for_the_target() -> None:

@@ -433,6 +433,14 @@ def test_a_card_covers_its_versions_and_no_two_of_an_engine_the_same() -> None:
         assert find_runtime(f"{card.engine}=={card.until or '99.0'}") == card
 
 
+def test_a_sentence_names_an_engine_with_its_versions() -> None:
+    titles = {name: find_runtime(name).title for name in runtime_names()}
+    assert titles["vllm"] == "vLLM 0.25 or later"
+    assert titles["vllm-0.9"] == "vLLM 0.9 to 0.23"
+    assert titles["sglang"] == "SGLang 0.5"
+    assert titles["ssd-engine"] == "the SSD engine"
+
+
 def test_the_command_line_says_which_versions_a_runtime_covers() -> None:
     done = CliRunner().invoke(cli, ["predict", "--engine", "vllm-0.21", "--strategies", "ar"])
     assert "--engine vllm-0.21 is taken for vllm-0.9, of 0.9 to 0.23" in done.stderr
