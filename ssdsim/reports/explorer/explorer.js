@@ -69,11 +69,6 @@ function commandOf(side = sides[0]) {
       if (value === axis.start && !head.doubts[axis.name].given) continue;  // as nobody said it
       ranges.push(`${axis.name}=${rangeOf(axis.name).map(shortest).join(":")}`);
     }
-    if (axis.name === "f" && head.budgets) {
-      const key = ["f", "k"].filter((name) => name in at).map((name) => at[name]).join("|");
-      parts.push("--budget", String(head.budgets[key]));
-      continue;
-    }
     const i = axis.values.indexOf(value);
     const word = i >= 0 && !axis.continuous ? axis.words[i] : axis.best === value ? axis.best_word : String(value);
     if (word && value !== null) parts.push(axis.flag, word);

@@ -193,7 +193,6 @@ def _question(space: Space) -> dict[str, Any]:
             if name not in ("strategies", "ranges")
         ],
         "ranges": [spelled_value([each]) for each in space.known_ranges],
-        "budgets": _budgets(space),
         "sides": side_axis(space),
     }
 
@@ -248,17 +247,6 @@ def _unsaid(option: Option) -> str:
 def _step(axis: GridAxis) -> float:
     """The step of a slider: a power of ten, about a hundredth of the range."""
     return float(10.0 ** np.floor(np.log10((axis.values[-1] - axis.values[0]) / 30.0)))
-
-
-def _budgets(space: Space) -> dict[str, int] | None:
-    """The budget by F and K, if F only sets the draft's work."""
-    names = {axis.name for axis in space.axes}
-    if not {"f", "p_hit"} <= names:
-        return None
-    found = {}
-    for at in space.points([name for name in ("f", "k") if name in names]):
-        found["|".join(map(str, at.values()))] = space.options({**space.start, **at})["budget"]
-    return found
 
 
 class _PackedNumbers:

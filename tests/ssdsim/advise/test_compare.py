@@ -167,7 +167,7 @@ def test_a_measured_pair_is_told_and_its_intervals_reach_every_strategy(tmp_path
     assert alpha.rests_on == "pair.json: measured on 64 requests, temperature 0, to K 6"
     sure = compare(**given, alpha=list(sample.RATES))
     for name in ("sd", "ssd", "amusd"):
-        broad, narrow = (each.answers[0].rate(name).interval for each in (comparison, sure))
+        broad, narrow = (each.answers[0].rate(name).likely for each in (comparison, sure))
         assert broad.high - broad.low > narrow.high - narrow.low, name
 
 

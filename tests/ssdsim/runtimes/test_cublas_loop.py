@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ssdsim import predict
+from ssdsim import predict, report, sweep
 from ssdsim.answers.sweep_plan import plan_of
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
@@ -93,3 +94,10 @@ def test_attention_that_nobody_timed_on_a_v100_may_take_as_long_as_engines_did()
     assert h100.seconds(op).tail_log_sd == 0.0
     wide, narrow = (predict(**LOOP, alpha=0.9, k=5, b=b).intervals["ssd"] for b in (16, 1))
     assert wide.low / wide.high < narrow.low / narrow.high
+
+
+def test_the_preset_s_axes_make_a_page(tmp_path: Path) -> None:
+    """F beside hit rates, which says what the draft has to do."""
+    given: dict[str, Any] = {"f": [1, 2], "alpha": 0.9, "k": [4, 5], "p_hit": [0.8, 0.9], "b": 1}
+    sweep(preset="proposal", folder=tmp_path, **given)
+    assert len(report(tmp_path).figures) > 5
