@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from calibration.validation.measured import (
     runtimes_of,
     validate_rows,
 )
+from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.kinds import Name, Percent
@@ -84,7 +86,9 @@ def _print(validated_rows: ValidatedRows) -> None:
     out, checked = console(), validated_rows.checked
     rows = len({id(one.row) for one in checked})
     with_each = "each of the runtimes" if validated_rows.several else "the runtime"
-    echo(f"{rows} measured rows; predicted with {with_each} {', '.join(runtimes_of(checked))}")
+    ran = Counter(one.row.run for one in {id(one.row): one for one in checked}.values())
+    runs = ", ".join(f"{count} of {strategies.ALL.named(name).title}" for name, count in ran.items())
+    echo(f"{rows} measured rows ({runs}); predicted with {with_each} {', '.join(runtimes_of(checked))}")
     out.print(_rows_table(checked))
     out.print(_summaries_table(validated_rows.summaries))
     for one in validated_rows.overall:
@@ -93,6 +97,8 @@ def _print(validated_rows: ValidatedRows) -> None:
             f"{of}ean absolute error {one.error:.1%}, bias {one.bias:+.1%} (above 0: predicted too slow); "
             f"{one.coverage:.0%} of the 95 % intervals hold the measured value."
         )
+    for told, count in Counter(one.assumed for one in checked if one.assumed).items():
+        echo(f"{count} rows do not say all that they ran with; taken: {', '.join(told)}.")
     for row in validated_rows.skipped:
         echo(f"skipped {row}", stderr=True)
 

@@ -37,7 +37,7 @@ class Checked(Record):
     """A row, its prediction in the row's own metric, and the 95 % interval that the timings' errors give it.
 
     ``error`` is of seconds, whatever the metric: above 0 the prediction is too slow. ``cache`` is the dtype taken for
-    the keys and values.
+    the keys and values, ``assumed`` what the row does not say of its strategy.
     """
 
     row: Row
@@ -47,6 +47,7 @@ class Checked(Record):
     low: float
     high: float
     error: float
+    assumed: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -55,8 +56,10 @@ class Checked(Record):
 
     def shown(self) -> dict[str, Any]:
         """The JSON form: the row's fields that are not empty, and the prediction."""
-        row = {name: value for name, value in self.row.as_dict().items() if value not in (None, "")}
+        row = {name: value for name, value in self.row.as_dict().items() if value not in (None, "", ())}
+        row |= {"strategy": self.row.run, **dict(row.pop("options", ()))}
         own = picked(self, "predicted", "low", "high", "error", "holds")
+        own |= picked(self, "assumed") if self.assumed else {}
         return {**row, "series": self.row.series_name, "runtime": self.card.name, **own}
 
 
@@ -66,6 +69,7 @@ AXES: Mapping[str, Callable[[Checked], str | int]] = {
     "hardware": lambda one: one.row.hardware,
     "tp": lambda one: one.row.tp,
     "batch": lambda one: one.row.batch,
+    "strategy": lambda one: one.row.run,
 }
 """What the summaries are by."""
 
@@ -152,7 +156,7 @@ def of_engine(row: Row) -> Runtime:
 def _checked(row: Row, runtime: Runtime, errors: TimingErrors) -> Checked:
     work = work_of(row, runtime)
     cost = work.cost
-    ends = sorted(value_of(row, float(end)) for end in bounds_95(cost.sample(errors)))
+    ends = sorted(value_of(row, float(end)) for end in bounds_95(work.sample(errors)))
     return Checked(
         row=row,
         card=runtime,
@@ -161,6 +165,7 @@ def _checked(row: Row, runtime: Runtime, errors: TimingErrors) -> Checked:
         low=ends[0],
         high=ends[1],
         error=cost.seconds / seconds_of(row) - 1.0,
+        assumed=work.assumed,
     )
 
 

@@ -103,7 +103,7 @@ class Host(Card):
     what all nodes see, one over the nodes under a mask, and one that merges both. ``per_tree_token_s``: of every
     node in a draft's pass over a tree, whose likeliest children are sorted out of its vocabulary.
     ``per_mask_s``: of a draft's pass over branches or a tree, whose mask depends on the step and on the prefix and is
-    built anew. No fit knows it: no row of an engine's says what it takes.
+    built anew. Only rows of rounds that wait for such passes tell what it takes: SSD's whose draft is late.
     """
 
     per_layer_s: Annotated[Seconds, FieldInfo("of every pass and layer", 10e-6, "layers")] = 0.0
@@ -116,7 +116,7 @@ class Host(Card):
     per_round_sequence_s: Annotated[Seconds, FieldInfo("of it, a sequence of the batch", 0.1e-3, "round", _ROUND)] = 0.0
     per_tree_layer_s: Annotated[Seconds, FieldInfo("of every layer of a pass over a tree", 20e-6, "tree", _ROUND)] = 0.0
     per_tree_token_s: Annotated[Seconds, FieldInfo("of a draft's node in it", 5e-6, "tree step", _DRAFTING)] = 0.0
-    per_mask_s: Annotated[Seconds, FieldInfo("of a branch step, for its mask", None, "masks", _DRAFTING)] = 0.0
+    per_mask_s: Annotated[Seconds, FieldInfo("of a branch step, for its mask", 0.3e-3, "masks", _DRAFTING)] = 0.0
     per_expert_layer_s: Annotated[Seconds, FieldInfo("of every layer with experts", 10e-6, "expert layers")] = 0.0
     per_expert_token_s: Annotated[Seconds, FieldInfo("of it, a token", 1e-6, "expert layers")] = 0.0
     per_expert_prompt_s: Annotated[Seconds, FieldInfo("of it, in a pass over prompts", 1e-3, "expert layers")] = 0.0

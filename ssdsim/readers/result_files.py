@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ssdsim.base.documents import parse_records, read_text, within
-from ssdsim.base.errors import InputError, nearest, short_repr
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.readers.acceptance.sglang import sglang_speculation
 from ssdsim.readers.acceptance.trtllm import trtllm_speculation
 from ssdsim.readers.acceptance.vllm import vllm_speculation
@@ -24,7 +24,7 @@ from ssdsim.readers.bench import (
     served_row,
     speculation,
 )
-from ssdsim.readers.row import COLUMNS, Row, read_rows
+from ssdsim.readers.row import Row, check_columns, read_rows
 
 _OWN_BACKENDS = ("vllm", "vllm-chat", "openai", "openai-chat", "openai-comp")  # the others are other engines
 
@@ -265,9 +265,7 @@ def read_measured(path: str | Path, **given: Any) -> list[Row]:
     ``given`` are values of columns for what the file does not say (``hardware``, ``tp``, ``batch``, ...); it overrides
     nothing that the file says. None counts as not given.
     """
-    for name in given:
-        if name not in COLUMNS:
-            raise InputError(f"unknown column '{name}'{nearest(name, COLUMNS)} Allowed: {', '.join(COLUMNS)}")
+    check_columns(given)
     filled = {name: value for name, value in given.items() if value is not None}
     path = Path(path)
     text = read_text(path, "file of measurements")

@@ -13,11 +13,13 @@ import numpy as np
 from msgspec import Meta
 from msgspec.structs import fields
 
+from ssdsim import strategies
 from ssdsim.base.card import Card, NotNegative
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import student_quantile
 from ssdsim.base.record import Record
+from ssdsim.readers.row_options import TELL_TOKENS, RowOptions, as_cell, check_owned, option_columns, read_options
 from ssdsim.transformer.recurrences import StateDtype, StateKeeping
 
 Metric = Literal["step_ms", "tpot_ms", "latency_s", "tokens_per_s"]
@@ -40,6 +42,9 @@ class Row(Card):
     the target. Where a round verifies a tree, ``k`` are its levels, of each of which the draft goes on from the
     ``tree_beam`` likeliest nodes, and ``tree_nodes`` are verified (without the root): of SGLang the steps, the top k,
     and the draft tokens less one.
+
+    ``strategy`` is the one that ran, by its name: where it is left out, SD with ``k``, a tree with ``tree_nodes``, else
+    AR. ``options`` are what else it was told, each a column of its own (``p_hit``, ``f``, ``backup``, ``alpha``, ...).
 
     Experts lie in ``ep`` groups of the ``tp`` devices. Of recurrent layers, ``state_dtype`` is their states' and
     ``states`` what the engine keeps of them, where it was told to do otherwise than it does by itself.
@@ -74,6 +79,8 @@ class Row(Card):
     tree_nodes: Whole | None = None
     tree_beam: Whole | None = None
     acceptance_length: Annotated[float, Meta(ge=1.0, le=1001.0)] | None = None
+    strategy: str | None = None
+    options: RowOptions = ()
     source: str = ""
     series: str = ""
     repeat: Whole | None = None
@@ -86,8 +93,16 @@ class Row(Card):
     accepted_by_position: tuple[Annotated[float, Meta(ge=0.0, le=1.0)], ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.k is not None and self.acceptance_length is None and self.metric != "step_ms":
-            raise ValueError(f"acceptance_length is needed beside k (but for step_ms), got k {self.k} alone")
+        told = self.acceptance_length is not None or any(name in TELL_TOKENS for name, _ in self.options)
+        if self.k is not None and not told and self.metric != "step_ms":
+            raise ValueError(
+                f"acceptance_length (or {', '.join(sorted(TELL_TOKENS))}) is needed beside k (but for step_ms), got k "
+                f"{self.k} alone"
+            )
+        if self.strategy is not None and strategies.ALL.named(self.strategy).drafts != (self.k is not None):
+            needs = "needs k, the tokens drafted a round" if self.k is None else f"drafts nothing, got k {self.k}"
+            raise ValueError(f"strategy {self.strategy} {needs}")
+        check_owned(self.options, self.run)
         given = [name for name in ("k", "tree_nodes", "tree_beam") if getattr(self, name) is not None]
         if given not in ([], ["k"], ["k", "tree_nodes", "tree_beam"]):
             raise ValueError(f"a tree needs k, tree_nodes and tree_beam, got {' and '.join(given)} alone")
@@ -98,8 +113,14 @@ class Row(Card):
         parts = (self.source, self.engine, self.engine_version, self.model, self.dtype, self.hardware, self.tp)
         apart = (f"ep {self.ep}",) if self.ep > 1 else ()
         proposed = "k" if self.tree_nodes is None else "trees"
-        method = (f"{proposed} from {self.draft or self.drafter or 'a head'}",) if self.k else ()
+        named = self.strategy if self.k and self.strategy not in ("sd", "tree") else None
+        method = (*filter(None, [named]), f"{proposed} from {self.draft or self.drafter or 'a head'}") if self.k else ()
         return self.series or " ".join(str(part) for part in (*parts, *apart, *method) if part)
+
+    @property
+    def run(self) -> str:
+        """The name of the strategy that ran."""
+        return self.strategy or ("ar" if self.k is None else "sd" if self.tree_nodes is None else "tree")
 
     @property
     def stated_version(self) -> str:
@@ -131,13 +152,13 @@ class Row(Card):
 
 _LISTS = ("accepted_by_position",)
 """Cells of several numbers, with blanks between them."""
-COLUMNS = tuple(Row.__struct_fields__)
+COLUMNS = tuple(name for name in Row.__struct_fields__ if name != "options")
 REQUIRED = tuple(each.name for each in fields(Row) if each.required)
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def read_rows(path: str | Path, given: Mapping[str, Any] = _NOTHING) -> list[Row]:
-    """The rows of a CSV file with the columns :data:`COLUMNS`, of which :data:`REQUIRED` must be there.
+    """The rows of a CSV file with :data:`COLUMNS`, of which :data:`REQUIRED` must be there, and options of strategies.
 
     An empty cell counts as not given. ``given`` has values of columns that the file leaves out, the same in every row.
     """
@@ -154,11 +175,27 @@ def read_rows(path: str | Path, given: Mapping[str, Any] = _NOTHING) -> list[Row
     return rows
 
 
+def check_columns(names: Iterable[str], where: str = "") -> None:
+    """Raise :class:`InputError` at a name that is neither a column nor an option of a strategy."""
+    options = option_columns()
+    for name in names:
+        if name not in COLUMNS and name not in options:
+            raise InputError(
+                f"{where}unknown column '{name}'{nearest(name, (*COLUMNS, *options))} Allowed: {', '.join(COLUMNS)}; "
+                "and the options of strategies, of acceptance and of hits (ssdsim predict --help)"
+            )
+
+
+def made_row(said: Mapping[str, Any], where: str) -> Row:
+    """A row of its columns, options of strategies among them; numbers may be text."""
+    own, options = {name: value for name, value in said.items() if name in COLUMNS}, read_options(said, where)
+    row = as_record(Row, own | {"options": options}, where, "row", written=True)
+    return row.changed(options=options) if options else row  # whose lists are tuples
+
+
 def _rows(path: Path, reader: csv.DictReader[str], given: Mapping[str, Any]) -> Iterator[Row]:
     names = [name.strip() for name in reader.fieldnames or ()]
-    for name in names:
-        if name not in COLUMNS:
-            raise InputError(f"{path}: unknown column '{name}'{nearest(name, COLUMNS)} Allowed: {', '.join(COLUMNS)}")
+    check_columns(names, f"{path}: ")
     for name in REQUIRED:
         if name not in names and name not in given:
             raise InputError(f"{path}: lacks the column '{name}'; needed: {', '.join(REQUIRED)}")
@@ -170,21 +207,24 @@ def _rows(path: Path, reader: csv.DictReader[str], given: Mapping[str, Any]) -> 
             raise InputError(f"{where}: {len(names)} cells expected")
         cells = {name: cell.strip().split() if name in _LISTS else cell.strip() for name, cell in record.items()}
         given_too = filled | {name: cell for name, cell in cells.items() if cell}
-        yield as_record(Row, given_too, where, "row", written=True)
+        yield made_row(given_too, where)
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:
     """Write a CSV file that :func:`read_rows` reads."""
+    rows = list(rows)
+    told = {name for row in rows for name, _ in row.options}
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
+        writer = csv.DictWriter(file, (*COLUMNS, *(name for name in option_columns() if name in told)))
         writer.writeheader()
         writer.writerows(_cells(row) for row in rows)
 
 
 def _cells(row: Row) -> dict[str, Any]:
     """The cells of a row, as :func:`read_rows` reads them."""
-    said = {name: value for name, value in row.as_dict().items() if value is not None}
-    return {name: " ".join(map(str, value)) if name in _LISTS else value for name, value in said.items()}
+    said = {name: value for name, value in row.as_dict().items() if value is not None and name in COLUMNS}
+    own = {name: " ".join(map(str, value)) if name in _LISTS else value for name, value in said.items()}
+    return own | {name: as_cell(value) for name, value in row.options}
 
 
 _SEEN = {"value", "repeat", "ttft_ms", "itl_ms", "output_tokens_per_s", "input_tokens", "output_tokens"}

@@ -39,11 +39,19 @@ ROWS = st.builds(
     rounds=st.none() | st.floats(0.0, 1e9),
     accepted_by_position=st.none() | st.lists(st.floats(0.0, 1.0), min_size=1, max_size=4).map(tuple),
 )
+OPTIONS = st.builds(
+    lambda alpha, p_hit, fl, backup: (("alpha", alpha), ("p_hit", p_hit), ("fl", fl), ("backup", backup)),
+    st.floats(0.0, 1.0) | st.lists(st.floats(0.0, 1.0), min_size=2, max_size=4).map(tuple),
+    st.floats(0.0, 1.0),
+    st.lists(st.integers(0, 9), min_size=1, max_size=4).map(tuple),
+    st.sampled_from(("jit", "fast")),
+)
+OF_SSD = st.builds(lambda row, k, told: row.changed(strategy="ssd", k=k, options=told), ROWS, WHOLE, OPTIONS)
 LINE = "model,tp,batch,input_tokens,output_tokens,metric,value\nllama-3.1-8b,2,4,100,10,tpot_ms,7.5\n"
 
 
 @pytest.mark.long
-@given(st.lists(ROWS, min_size=1, max_size=5))
+@given(st.lists(ROWS | OF_SSD, min_size=1, max_size=5))
 def test_rows_survive_a_csv_file(rows: list[Row]) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "rows.csv"
