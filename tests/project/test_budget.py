@@ -17,7 +17,7 @@ BUDGETS = {
     "ssdsim/hardware": (3_820, 18),  # engines by version, rooflines of fitted laws, masks, and profiles of the user's
     "ssdsim/pricing": (1_745, 8),  # what helps a draft of another dtype
     "ssdsim/question": (4_020, 22),  # formats that names say, defaults of engines and calibrated profiles
-    "ssdsim/readers": (3_580, 18),  # logs by OpenAI's names, and the unit of a log's timestamps
+    "ssdsim/readers": (3_930, 20),  # logs by OpenAI's names, units of timestamps, rows of any strategy, the SSD engine's
     "ssdsim/reports": (5_580, 30),  # doubts that sliders move, sentences of stops, and rounds that ran come first
     "ssdsim/rounds": (1_220, 7),
     "ssdsim/runs": (1_005, 6),
@@ -26,19 +26,19 @@ BUDGETS = {
     "ssdsim/tokens": (3_340, 21),  # priors of acceptance, and what Saguaro's C makes of acceptance and hits
     "ssdsim/transformer": (3_370, 16),  # names of checkpoints: their card, their format
     "calibration/bench": (1_300, 8),
-    "calibration/cli": (2_440, 13),  # first screens of bench, fit and measure, and what comes after a calibration
+    "calibration/cli": (2_480, 13),  # first screens of bench, fit and measure, and what comes after a calibration
     "calibration/importers": (2_520, 15),
     "calibration/machine": (2_365, 14),  # what other programs take of the cores
     "calibration/pairs": (3_500, 18),
-    "calibration/runtimes": (890, 4),
+    "calibration/runtimes": (930, 4),  # which rows tell a number, and where a fit ends
     "calibration/timings": (3_375, 21),  # what a calibration is for where nobody says it
     "calibration/validation": (
-        2_930,
+        2_940,
         13,
     ),  # runs as the profile was calibrated; a hit law of all pairs, trees of tables
 }
-HOUSES = {"ssdsim": 55_720, "calibration": 19_260}
-MOST_FILES = 412
+HOUSES = {"ssdsim": 56_070, "calibration": 19_350}
+MOST_FILES = 414
 _EMPTY = 3  # lines of a file that only says what its folder is for
 
 
