@@ -17,7 +17,10 @@ BUDGETS = {
     "ssdsim/hardware": (3_820, 18),  # engines by version, rooflines of fitted laws, masks, and profiles of the user's
     "ssdsim/pricing": (1_745, 8),  # what helps a draft of another dtype
     "ssdsim/question": (4_020, 22),  # formats that names say, defaults of engines and calibrated profiles
-    "ssdsim/readers": (3_930, 20),  # logs by OpenAI's names, units of timestamps, rows of any strategy, the SSD engine's
+    "ssdsim/readers": (
+        3_930,
+        20,
+    ),  # logs by OpenAI's names, units of timestamps, rows of any strategy, the SSD engine's
     "ssdsim/reports": (5_580, 30),  # doubts that sliders move, sentences of stops, and rounds that ran come first
     "ssdsim/rounds": (1_220, 7),
     "ssdsim/runs": (1_005, 6),
