@@ -20,7 +20,7 @@ BUDGETS = {
     "ssdsim/readers": (
         3_930,
         20,
-    ),  # logs by OpenAI's names, units of timestamps, rows of any strategy, the SSD engine's
+    ),  # logs by OpenAI's names, units of timestamps, rows of any strategy
     "ssdsim/reports": (5_580, 30),  # doubts that sliders move, sentences of stops, and rounds that ran come first
     "ssdsim/rounds": (1_220, 7),
     "ssdsim/runs": (1_005, 6),
