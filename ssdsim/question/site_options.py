@@ -124,7 +124,7 @@ SITE = (
         name="draft_tp",
         kind=OneOf(DRAFT_DEGREES, (("1", "one"),)),
         about="devices of the target on which a draft beside it runs: one, all, or the faster",
-        axis="the target's GPUs that a draft beside it runs on",
+        axis="target devices of a draft beside it",
         default_note="the engine's",
     ),
     machine_choice(

@@ -441,7 +441,6 @@ def test_what_an_engine_fixes_is_noted() -> None:
         ("json", {"b": []}, "--b"),
         ("json", {"b": 0}, "--b, got 0"),
         ("json", {"alpha": 2.0}, "--alpha"),
-        ("json", {"p_hit": 0.8, "f": 3}, "--f, --p-hit"),
         ("json", {"target": "lama"}, "lama"),
         ("json", {"draft_hardware": "x100"}, "x100"),
         ("ssd", {"target": "llama-2-70b", "dtype": "bfloat16"}, "the SSD engine does not know llama-2-70b"),
@@ -450,7 +449,12 @@ def test_what_an_engine_fixes_is_noted() -> None:
 )
 def test_mistakes_are_errors(format_: str, options: dict[str, Any], names: str) -> None:
     with refused(*names.split(", ")):
-        export(format_, **{"b": 1, "k": 2, "f": 2, **options} if "p_hit" not in options else options)
+        export(format_, **{"b": 1, "k": 2, "f": 2, **options})
+
+
+def test_cached_outcomes_beside_a_hit_rate_are_what_is_drafted() -> None:
+    (cell,) = json.loads(export("json", b=1, k=2, f=3, p_hit=0.8, strategies="ssd").text)["cells"]
+    assert cell["settings"]["budget"] == 3 * (2 + 1)
 
 
 @pytest.mark.parametrize("format_", ["json", "csv", "vllm", "vllm-serve", "sglang", "trtllm", "ssd"])

@@ -25,7 +25,7 @@ def test_a_sweep_is_shown_and_not_gone_on_with(tmp_path: Path) -> None:
     shutil.copytree(OLD / "sweep", folder)
     page = report(folder)
     assert "ssd" in page.sentence.lower()
-    with pytest.raises(InputError, match=r"holds another sweep \(version differ\); choose another folder or remove it"):
+    with pytest.raises(InputError, match=r"holds another sweep \(schema, version differ\); choose another folder"):
         sweep(t_sd=[0.2, 0.3], b=[1, 4], folder=folder)
 
 

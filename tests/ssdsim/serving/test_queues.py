@@ -130,14 +130,15 @@ def test_requests_that_only_go_on_when_more_are_there_are_as_many() -> None:
 @pytest.mark.parametrize("name", ["ar", "sd", "ssd", "pearl"])
 def test_a_closed_loop_of_decoding_is_the_prediction_at_that_batch(name: str) -> None:
     batching = Batching(prefill="none", first_speculation="prefill", max_batch=16)
-    workload = requests(64, outputs="4000", concurrency=16)
+    workload = requests(64, outputs="2000", concurrency=16)
     run = simulate(policy(name, workload, batching), workload, batching)
     predicted = configure(b=16, context=round(workload.context), strategies=name).scenarios[name].estimate
     steady = run.decoding == 16
     seconds = float(run.round_s[steady].mean())
-    # contexts grow from prompt to answer, and a round grows with them in a straight line
+    # contexts grow from prompt to answer, and a round grows with them in a straight line: up to 2512 tokens, no round
+    # waits for SSD's draft
     assert seconds == pytest.approx(float(predicted.round_s), rel=0.015)
-    tokens = 64 * 3999 / float((run.decoding * run.round_s).sum()) * 16
+    tokens = 64 * 1999 / float((run.decoding * run.round_s).sum()) * 16
     assert tokens == pytest.approx(float(predicted.tokens_per_second), rel=0.015)
     if predicted.p_hit is not None:
         assert 1.0 - run.misses / run.lookups == pytest.approx(predicted.p_hit, abs=0.01)
