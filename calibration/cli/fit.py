@@ -138,10 +138,17 @@ def _next(rows: Sequence[Row], output: Path) -> str:
 
 
 def _print(fit: RuntimeFit, base: str, rows: Sequence[Row]) -> None:
+    from calibration.runtimes.fit import MASKS, SPECULATING
+
     out = console()
     out.print(f"{fit.card.name}: {len(rows)} rows, started from {base}", style="bold")
     out.print(_fields_table(fit))
     out.print(_series_table(fit))
+    for name in sorted({*SPECULATING, *MASKS} & fit.paid_by.keys()):
+        told = ", ".join(f"{count} of {run}" for run, count in fit.paid_by[name].items())
+        echo(f"{name} is told by {told or 'no row: where a draft is not late, it hides behind the verification'}.")
+    if fit.at_bound:
+        echo(f"Ended where they can go no farther: {', '.join(fit.at_bound)}.")
     if fit.unpaid:
         echo(f"No row pays {', '.join(fit.unpaid)}: they stay as in {base}.")
     if fit.alike:
@@ -210,7 +217,7 @@ def _json(fit: RuntimeFit, output: Path, rows: Sequence[Row]) -> dict[str, objec
         "name": fit.card.name,
         "fields": [{**each, "told": each["field"] in fit.identified} for each in fields],
         "series": list(series),
-        **picked(fit, "alike", "unpaid", "error", "left_out_error"),
+        **picked(fit, "alike", "at_bound", "paid_by", "unpaid", "error", "left_out_error"),
         "next_row": None if more is None else {**asked, "open_without": more.without, "open_with": more.with_it},
     }
 

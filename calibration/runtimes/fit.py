@@ -5,7 +5,8 @@ A fit to rows is checked on series that were left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +32,8 @@ from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_s", "per_round_sequence_s")
+MASKS = ("per_mask_s",)
+"""The numbers of branches: rows of SSD pay them where its draft is late."""
 EXPERTS = (
     "experts",
     "experts_4_bit",
@@ -46,6 +49,7 @@ EXPERTS = (
 class RuntimeFit(Record):
     """A fitted card: the interval of each number at 95 %, the ``identified`` numbers, and pairs not told apart.
 
+    ``at_bound`` are those that ended where they can go no farther, ``paid_by`` how many rows pay each, by strategy.
     ``unpaid`` are usual numbers that no row pays; ``posterior`` is what the rows leave open of all numbers together.
     """
 
@@ -55,6 +59,8 @@ class RuntimeFit(Record):
     high: Array
     identified: tuple[str, ...]
     alike: tuple[tuple[str, str], ...]
+    at_bound: tuple[str, ...]
+    paid_by: Mapping[str, Mapping[str, int]]
     errors: Array
     left_out: Array
     series: NDArray[np.str_]
@@ -108,7 +114,8 @@ def fit_runtime(
     card = (_with_errors(solved) if own_errors else card).changed(evidence=evidence)
     solution = solved.solution
     low, high = solution.interval()
-    usual = [name for name in (*DECODING, *EXPERTS, *SPECULATING) if name not in solution.fields]
+    masks = MASKS if any(row.strategy for row in rows) else ()
+    usual = [name for name in (*DECODING, *EXPERTS, *SPECULATING, *masks) if name not in solution.fields]
     return RuntimeFit(
         card=card,
         fields=solution.fields,
@@ -116,12 +123,19 @@ def fit_runtime(
         high=high,
         identified=solution.identified(),
         alike=solution.alike(len(rows)),
+        at_bound=solution.at_bound(solved.base),
+        paid_by={name: _payers(made, name) for name in (*solution.fields, *masks)},
         errors=errors,
         left_out=left_out,
         series=made.series,
         unpaid=tuple(name for name in usual if not made.per_unit[:, FIELDS.index(name)].any()),
         posterior=Posterior.after(made, solved.base, solution.values, solution.noise),
     )
+
+
+def _payers(made: Features, name: str) -> dict[str, int]:
+    paid = made.per_unit[:, FIELDS.index(name)] != 0.0
+    return dict(Counter(row.run for row, pays in zip(made.rows, paid, strict=True) if pays))
 
 
 class _Numbers(Record):
@@ -204,7 +218,8 @@ def default_fields(made: Features) -> tuple[str, ...]:
     Rows that all speculate do not tell a draft from the target pass behind it, whose numbers stay. A number that rows
     hardly determine stays near the start.
     """
-    usual = SPECULATING if all(row.k for row in made.rows) else (*DECODING, *EXPERTS, *SPECULATING)
+    usual: tuple[str, ...] = SPECULATING if all(row.k for row in made.rows) else (*DECODING, *EXPERTS, *SPECULATING)
+    usual += MASKS if any(row.strategy for row in made.rows) else ()
     return tuple(name for name in usual if made.per_unit[:, FIELDS.index(name)].any())
 
 

@@ -188,6 +188,11 @@ class Solution(Record):
         """The fields that the rows determine better than the prior."""
         return tuple(f for f, sd in zip(self.fields, self._sd, strict=True) if sd < _IDENTIFIED * PRIOR_SD[f])
 
+    def at_bound(self, base: Runtime) -> tuple[str, ...]:
+        """The fields that ended where they can go no farther."""
+        at = zip(self.fields, self.values[_columns(self.fields)], strict=True)
+        return tuple(f for f, v in at if v <= _least(f, base) or (f == "overlap" and v >= MOST_OVERLAP))
+
     def alike(self, rows: int) -> tuple[tuple[str, str], ...]:
         """Pairs of fields that the rows do not tell apart; none is listed for fewer rows than fields."""
         if rows <= len(self.fields):

@@ -159,9 +159,13 @@ def scaled(card: Runtime, factor: float) -> Runtime:
 
 
 def factor_on_errors(unseen: Unseen, card: Runtime) -> float:
-    """The factor on the errors that ``card`` states, from held-out rows."""
-    squares = unseen.logs**2 - unseen.known**2
-    return times_others(squares / unseen.squares_by(card), unseen.series)
+    """The factor on the errors that ``card`` states, from held-out rows that these errors move.
+
+    They do not move rows of SSD whose draft is late: there verification is hidden.
+    """
+    squares, stated = unseen.logs**2 - unseen.known**2, unseen.squares_by(card)
+    moved = stated > 0.0
+    return times_others(squares[moved] / stated[moved], unseen.series[moved]) if moved.any() else 1.0
 
 
 def times_others(squares: Array, series: Sequence[str] | NDArray[np.str_]) -> float:
