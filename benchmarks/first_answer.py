@@ -100,7 +100,7 @@ class Answer(Record, eq=False):
 
 def _said(decision: Decision[Any]) -> Said:
     name = decision.chosen if isinstance(decision.chosen, str) else decision.chosen[0]
-    return Said(name, decision.word, decision.loss.mean, decision.best_in[name])
+    return Said(name, decision.word, decision.loss.mean, decision.ahead_in)
 
 
 def published(folder: Path) -> Iterator[Published]:

@@ -7,9 +7,9 @@ found by the same rule: so who else is compared does not change a strategy's set
 
 A choice has a **word**, the first of these that holds:
 
-* ``clear``: its strategy is the best in 95 of 100 draws, or it loses up to 2 %.
+* ``clear``: with its own settings it is faster than every other strategy in 95 of 100 draws, or it loses up to 2 %.
 * ``measure first``: to know one input before deciding would gain more than 5 %.
-* ``lean``: it loses up to 5 % and its strategy is the best in half of the draws, or all others lose over 3 points more.
+* ``lean``: it loses up to 5 % and is so in half of the draws, or all others lose over 3 points more.
 * ``toss-up``: else: the best of another strategy loses at most 3 points more, so it hardly matters.
 
 The bars of ``clear`` were held against published speed-ups: ``benchmarks/first_answer.py``, docs/how-to/acceptance.md.
@@ -75,8 +75,9 @@ class Loss(Record):
 class Decision(Record, Generic[Key]):
     """What is chosen, and how sure that is.
 
-    ``best_of`` is the best of each strategy. ``best_in`` is the share of draws in which one of a strategy's candidates
-    is the best of all; ``losses`` are the mean losses of all candidates, ``by_rule`` what other rules choose, and
+    ``best_of`` is the best of each strategy. ``ahead_in`` is the share of draws in which the chosen one, with the
+    settings that it has, is faster than all candidates of other strategies; ``best_in`` is the share in which one of
+    a strategy's candidates is the best of all. ``losses`` are the mean losses of all candidates, ``by_rule`` what other rules choose, and
     ``gain_of_knowing`` is the expected log speed that is gained by deciding after an input is known. ``runner_up`` is
     the best candidate of another strategy.
     """
@@ -84,6 +85,7 @@ class Decision(Record, Generic[Key]):
     chosen: Key
     best_of: Mapping[str, Key]
     loss: Loss
+    ahead_in: float
     best_in: Mapping[str, float]
     losses: Mapping[Key, float]
     by_rule: Mapping[Rule, Key]
@@ -145,15 +147,18 @@ def decide(
     mean = losses.mean(axis=1)
     (worst,) = quantiles(losses[at], 0.95)
     behind = None if second is None else float(mean[second] - mean[at])
+    rivals = [i for i, each in enumerate(every) if each.strategy != every[at].strategy]
+    ahead_in = share_fastest(speeds[at], speeds[rivals]) if rivals else 1.0
     return Decision(
         every[at].key,
         {name: every[i].key for name, i in own[rule].items()},
         Loss(float(mean[at]), float(worst)),
+        float(ahead_in),
         best_in,
         {each.key: float(loss) for each, loss in zip(every, mean, strict=True)},
         {by: every[i].key for by, i in by_rule.items()},
         gains,
-        _word(float(mean[at]), best_in[every[at].strategy], behind, max(gains.values(), default=0.0)),
+        _word(float(mean[at]), float(ahead_in), behind, max(gains.values(), default=0.0)),
         None if second is None else every[second].key,
         rule,
     )

@@ -306,7 +306,7 @@ def _verdict(prediction: Prediction) -> dict[str, Any]:
     losses = {name: decision.losses[key] for name, key in decision.best_of.items()}
     return {
         **picked(verdict, "subject", "best", "over", "sentence", "sure", "turns"),
-        **picked(decision, "word", "rule", "loss", "best_in", "gain_of_knowing"),
+        **picked(decision, "word", "rule", "loss", "ahead_in", "best_in", "gain_of_knowing"),
         "losses": losses,
         "by_rule": {by: {"strategy": name, **dict(settings)} for by, (name, settings) in decision.by_rule.items()},
     }

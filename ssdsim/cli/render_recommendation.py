@@ -189,7 +189,7 @@ def _all_headline(recommendation: Recommendation, answer: BatchAnswer) -> str:
     lost = percents([decision.loss.mean])
     said = {
         "clear": f"Run {best.title}: it loses {lost} on average",
-        "lean": f"Run {best.title}: it is the best in {_cases(decision)} and loses {lost} on average",
+        "lean": f"Run {best.title}: it is ahead in {_cases(decision)} and loses {lost} on average",
         "toss-up": f"{_what(answer)}: it hardly matters (each loses about {lost})",
         "measure first": f"{best.title} is the safest (loses {lost} on average): measure {_first(decision)}",
     }[decision.word]
@@ -219,7 +219,7 @@ def _first(decision: Decision[Deployment]) -> str:
 
 
 def _cases(decision: Decision[Deployment]) -> str:
-    return f"{100 * decision.best_in[decision.chosen.shape.strategy]:.0f} of 100 cases"
+    return f"{100 * decision.ahead_in:.0f} of 100 cases"
 
 
 def _how_sure(answers: Sequence[BatchAnswer], listed: bool) -> str:
@@ -227,7 +227,7 @@ def _how_sure(answers: Sequence[BatchAnswer], listed: bool) -> str:
     decisions = [answer.decision for answer in answers if answer.decision is not None]
     known = f"{losses(decisions)} on average to the best that could be known"
     if len(decisions) == 1:
-        return f"{_WORDS[decisions[0].word]}: best in {_cases(decisions[0])}; loses {known}"
+        return f"{_WORDS[decisions[0].word]}: ahead in {_cases(decisions[0])}; loses {known}"
     if listed:
         return f"these lose {known}"
     sure = {id(answer): how_sure(answer.decision) for answer in answers if answer.decision is not None}

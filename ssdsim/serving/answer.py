@@ -246,7 +246,7 @@ def _decision(decision: Decision[str]) -> dict[str, Any]:
     """What the one rule chooses, how sure that is, and what other rules choose."""
     return {
         "loss": asdict(decision.loss),
-        **picked(decision, "chosen", "best_in", "losses", "by_rule", "gain_of_knowing", "word", "rule"),
+        **picked(decision, "chosen", "ahead_in", "best_in", "losses", "by_rule", "gain_of_knowing", "word", "rule"),
     }
 
 

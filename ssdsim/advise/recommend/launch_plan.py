@@ -218,7 +218,7 @@ def _answer(answer: BatchAnswer) -> dict[str, Any]:
 def _decided(answer: BatchAnswer) -> dict[str, Any]:
     """How the best was chosen, and each strategy at its best; nulls where nothing is."""
     if answer.choice is None:
-        return dict.fromkeys(("rule", "loss", "by_rule", "word", "gain_of_knowing", "turns", "strategies"))
+        return dict.fromkeys(("rule", "loss", "ahead_in", "by_rule", "word", "gain_of_knowing", "turns", "strategies"))
     choice, decision = answer.choice, answer.choice.decision
     strategies = {
         name: {
@@ -230,5 +230,5 @@ def _decided(answer: BatchAnswer) -> dict[str, Any]:
         }
         for name, deployment in choice.by_strategy.items()
     }
-    chosen = picked(decision, "rule", "loss", "by_rule", "word", "gain_of_knowing")
+    chosen = picked(decision, "rule", "loss", "ahead_in", "by_rule", "word", "gain_of_knowing")
     return {**chosen, "turns": choice.turns, "strategies": strategies}

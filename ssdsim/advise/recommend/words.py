@@ -10,7 +10,7 @@ from ssdsim.answers.decision import SURE_SHARE, Decision
 
 def how_sure(decision: Decision[Deployment]) -> str:
     """``clear``, ``clear (loses 1 %)``, ``lean: 81 of 100``, ``toss-up with SD``, ``measure first: acceptance``."""
-    share = decision.best_in[decision.chosen.shape.strategy]
+    share = decision.ahead_in
     match decision.word:
         case "clear" if share < SURE_SHARE:
             return f"clear (loses {percents([decision.loss.mean])})"

@@ -63,6 +63,22 @@ def test_nothing_loses_less_in_log_speed_than_what_is_chosen(speeds: Any) -> Non
     assert means[decided(speeds).chosen] >= means.max() - TIED
 
 
+@given(SPEEDS)
+def test_what_is_run_is_ahead_no_more_often_than_its_strategy_is_the_best(speeds: Any) -> None:
+    """A strategy's best changes from draw to draw; what is run has one lookahead."""
+    decision = decided(speeds)
+    assert 0.0 <= decision.ahead_in <= decision.best_in[NAMES[decision.chosen % 4]] + 1e-9
+
+
+def test_a_lookahead_that_loses_where_another_would_win_is_not_clear() -> None:
+    """SD wins each draw with one of two lookaheads, but neither can be had for both."""
+    made = [Candidate.of(name, name[:2], 1.0, k) for name, k in [("ar", 0), ("sd 3", 3), ("sd 1", 1)]]
+    speeds = {"ar": np.full(10, 1.0), "sd 3": np.array([3.0] * 6 + [0.9] * 4), "sd 1": np.array([1.2] * 6 + [1.1] * 4)}
+    decision = decide(made, speeds)
+    assert (decision.chosen, decision.best_in["sd"], decision.ahead_in) == ("sd 3", 1.0, 0.6)
+    assert decision.word != "clear"
+
+
 def test_of_ties_the_simplest_is_chosen() -> None:
     """Fewer GPUs, then AR, SD, SSD, the rest, then the smaller K."""
     made = [
