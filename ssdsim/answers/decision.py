@@ -76,10 +76,10 @@ class Decision(Record, Generic[Key]):
     """What is chosen, and how sure that is.
 
     ``best_of`` is the best of each strategy. ``ahead_in`` is the share of draws in which the chosen one, with the
-    settings that it has, is faster than all candidates of other strategies; ``best_in`` is the share in which one of
-    a strategy's candidates is the best of all. ``losses`` are the mean losses of all candidates, ``by_rule`` what other rules choose, and
-    ``gain_of_knowing`` is the expected log speed that is gained by deciding after an input is known. ``runner_up`` is
-    the best candidate of another strategy.
+    settings that it has, is faster than all candidates of other strategies; ``best_in`` is the share in which one of a
+    strategy's candidates is the best of all. ``losses`` are the mean losses of all candidates, ``by_rule`` what other
+    rules choose, and ``gain_of_knowing`` is the expected log speed that is gained by deciding after an input is known.
+    ``runner_up`` is the best candidate of another strategy.
     """
 
     chosen: Key
