@@ -148,7 +148,7 @@ def decide(
     (worst,) = quantiles(losses[at], 0.95)
     behind = None if second is None else float(mean[second] - mean[at])
     rivals = [i for i, each in enumerate(every) if each.strategy != every[at].strategy]
-    ahead_in = share_fastest(speeds[at], speeds[rivals]) if rivals else 1.0
+    ahead_in = share_fastest(speeds[at], [*speeds[rivals]]) if rivals else 1.0
     return Decision(
         every[at].key,
         {name: every[i].key for name, i in own[rule].items()},
