@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +17,7 @@ from ssdsim.serving.answer import Pace, ServedLoad, Serving
 from ssdsim.serving.batching import EMA, THROUGHPUT, THROUGHPUT_AWARE, KTable
 from ssdsim.serving.metrics import Metrics, Summary
 from ssdsim.serving.policies import AUTO
+from ssdsim.serving.policy import Policy
 
 _BARS = 12
 _SAYS_K = {
@@ -28,9 +30,15 @@ _SAYS_K = {
 def print_explanation(serving: Serving, gpu_hour: float | None) -> None:
     """Print from which rate on another strategy is faster, then the numbers of each load, then what they rest on."""
     out = console()
-    out.print(serving.verdict.sentence, style="bold")
-    out.print()
-    print_labelled(out, "Saturated from  ", "; ".join(_capacities(serving)))
+    if serving.plan is None:  # of fleets the first screen has said it
+        out.print(serving.verdict.sentence, style="bold")
+        out.print()
+    saturated = "Saturated from  " if serving.plan is None else "A replica full  "
+    print_labelled(out, saturated, "; ".join(_capacities(serving)))
+    fewer = {} if serving.plan is None else {name: need.fewer for name, need in serving.plan.needs.items()}
+    kept = [f"{title(serving, name)} {share:.0%}" for name, share in fewer.items() if share is not None]
+    if kept:
+        print_labelled(out, "A replica less  ", f"keeps {', '.join(kept)} of requests within the SLO")
     for each in serving.unsupported.values():
         print_labelled(out, "Apart           ", each.sentence)
     if serving.how.slo is not None:
@@ -39,10 +47,12 @@ def print_explanation(serving: Serving, gpu_hour: float | None) -> None:
         print_labelled(out, "Within the SLO  ", "; ".join(_within_slo(serving)))
     for point in serving.points:
         out.print()
-        out.print(f"{_headline(point)}{'' if serving.plan is None else ', on one replica of each'}", style="bold")
-        out.print(_runs(serving, point, gpu_hour) if point.metrics else _closed(serving, point))
-        _beside_fixed_k(out, point, serving.how.batching.says_k)
-        _notes(out, point)
+        metrics = _measured(serving, point)
+        out.print(f"{_headline(point)}{'' if serving.plan is None else ', on the GPUs that each needs'}", style="bold")
+        out.print(_runs(serving, metrics, gpu_hour) if point.metrics else _closed(serving, point))
+        if serving.plan is None:
+            _beside_fixed_k(out, point, serving.how.batching.says_k)
+        _notes(out, point, metrics)
     if len(serving.points) == 1 and serving.points[0].metrics:
         out.print()
         _batches(out, serving, serving.points[0])
@@ -84,7 +94,27 @@ def _headline(point: ServedLoad) -> str:
     return f"{load}: {workload.requests} requests, {workload.source}"
 
 
-def _runs(serving: Serving, point: ServedLoad, gpu_hour: float | None) -> TextTable:
+def _measured(serving: Serving, point: ServedLoad) -> Mapping[str, Metrics]:
+    """The runs that the answer is of: of the replicas as sized, else of those that were asked about."""
+    if serving.plan is None:
+        return point.metrics
+    return {name: need.metrics for name, need in serving.plan.needs.items() if need.metrics is not None}
+
+
+def _run_policy(serving: Serving, point: ServedLoad, name: str) -> Policy | None:
+    """The policy of such a run."""
+    if serving.plan is None:
+        return None if name not in point.served else point.served[name].policy
+    by_k = serving.policies.by_k.get(name, {})
+    return by_k.get(serving.plan.needs[name].k, serving.policies.by_name[name])
+
+
+def _gpus(serving: Serving, name: str) -> float:
+    total = None if serving.plan is None else serving.plan.total(name)
+    return serving.policies.by_name[name].gpus * serving.how.fleet.replicas if total is None else total
+
+
+def _runs(serving: Serving, measured: Mapping[str, Metrics], gpu_hour: float | None) -> TextTable:
     """The table of what was simulated at the load: a row a metric, a column a policy."""
     columns = ["GPUs", "requests done/s", "TTFT p50 ms", "TTFT p99 ms", "TPOT p50 ms", "TPOT p50 95 %", "TPOT p99 ms"]
     columns += ["ITL p99 ms", "tokens/s/GPU", "requests running"]
@@ -92,11 +122,13 @@ def _runs(serving: Serving, point: ServedLoad, gpu_hour: float | None) -> TextTa
     columns += ["good/s", "attained"] if goodput else []
     columns += ["per 1M tok"] if gpu_hour is not None else []
     table = TextTable(("",), [*columns, "preempted"], turned=True)
-    for name, metrics in point.metrics.items():
+    for name, metrics in measured.items():
+        gpus, ran = _gpus(serving, name), metrics.tokens_per_s / (metrics.tokens_per_s_per_gpu or np.inf)
+        every = gpus / ran if ran else 1.0  # GPUs for one that ran
         ttft, tpot = metrics.of_requests["ttft"], metrics.of_requests["tpot"]
         cells = [
-            format_count(serving.policies.by_name[name].gpus * serving.how.fleet.replicas),
-            f"{metrics.requests_per_s:.2f}" + ("*" if metrics.saturated else ""),
+            format_count(gpus),
+            f"{every * metrics.requests_per_s:.2f}" + ("*" if metrics.saturated else ""),
             _percentile(ttft, 50, "{:.0f}"),
             _percentile(ttft, 99, "{:.0f}"),
             _percentile(tpot, 50, "{:.2f}"),
@@ -104,10 +136,11 @@ def _runs(serving: Serving, point: ServedLoad, gpu_hour: float | None) -> TextTa
             _percentile(tpot, 99, "{:.2f}"),
             f"{metrics.itl_ms[99]:.1f}" if metrics.itl_ms else "-",
             f"{metrics.tokens_per_s_per_gpu:.0f}",
-            f"{metrics.running:.1f}",
+            f"{every * metrics.running:.1f}",
         ]
-        cells += [f"{metrics.goodput:.2f}", _attained(metrics)] if goodput and metrics.goodput is not None else []
-        cells += ["-", "-"] if goodput and metrics.goodput is None else []
+        if goodput:
+            good = metrics.goodput
+            cells += ["-", "-"] if good is None else [f"{every * good:.2f}", _attained(metrics)]
         cells += [f"{gpu_hour * metrics.gpu_hours_per_million_tokens:.3g}"] if gpu_hour is not None else []
         table.add_row(title(serving, name), *cells, f"{metrics.preemptions}")
     return table
@@ -176,15 +209,15 @@ def _mean(ms: Measured, unit: str, scale: float = 1.0) -> str:
     return f"{value:.2f} {unit}" + ("" if np.isnan(low) else f" ({low:.2f}-{high:.2f})")
 
 
-def _notes(out: Console, point: ServedLoad) -> None:
+def _notes(out: Console, point: ServedLoad, measured: Mapping[str, Metrics]) -> None:
     """Print what qualifies the table: how the log was read, full queues, few requests, requests without room."""
     for note in point.workload.notes:
         out.print(note, style="dim")
-    if any(metrics.saturated for metrics in point.metrics.values()):
+    if any(metrics.saturated for metrics in measured.values()):
         out.print("* saturated: its queue grows, so its times are those of this finite run", style="yellow")
-    if any(s is not None and s.few for m in point.metrics.values() for s in (m.of_requests["ttft"],)):
+    if any(s is not None and s.few for m in measured.values() for s in (m.of_requests["ttft"],)):
         out.print("fewer than 1,000 requests after the start: a p99 rests on fewer than ten of them", style="dim")
-    rejected = {name: m.rejected for name, m in point.metrics.items() if m.rejected}
+    rejected = {name: m.rejected for name, m in measured.items() if m.rejected}
     if rejected:
         said = ", ".join(f"{count} by {name}" for name, count in rejected.items())
         out.print(f"rejected, because no cache could hold them: {said}", style="yellow")
@@ -192,8 +225,9 @@ def _notes(out: Console, point: ServedLoad) -> None:
 
 def _batches(out: Console, serving: Serving, point: ServedLoad) -> None:
     """Print how many decode together, as shares of the time, and what runs there where it follows them."""
-    width = max(6, *(len(title(serving, name)) + 1 for name in point.metrics))
-    for name, metrics in point.metrics.items():
+    measured = _measured(serving, point)
+    width = max((6, *(len(title(serving, name)) + 1 for name in measured)))
+    for name, metrics in measured.items():
         counts = np.array(list(metrics.batch_histogram) or [0])
         shares = np.array(list(metrics.batch_histogram.values()) or [1.0])
         edges = np.unique(np.linspace(0, counts.max() + 1, _BARS + 1).astype(int))
@@ -202,8 +236,8 @@ def _batches(out: Console, serving: Serving, point: ServedLoad) -> None:
         clean = "" if metrics.clean_share is None else f", all hit in {metrics.clean_share:.1%} of rounds"
         forced = "" if not metrics.forced_share else f", {metrics.forced_share:.1%} of look-ups are of new requests"
         print_labelled(out, f"{title(serving, name):{width}}", f"0 {bars} {edges[-1] - 1} running{clean}{forced}")
-    for name, metrics in point.metrics.items():
-        policy = None if name not in point.served else point.served[name].policy
+    for name, metrics in measured.items():
+        policy = _run_policy(serving, point, name)
         if policy is None or not (policy.is_schedule or policy.variants[0].scenario.strategy.follows_batch):
             continue
         shares_of = dict.fromkeys((variant.label for variant in policy.variants), 0.0)  # some read alike

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,10 @@ from ssdsim.serving.options import Fleet, Goal, ServeSolverOptions
 from ssdsim.serving.policies import AUTO, accepted_options
 from ssdsim.serving.policy_runs import RunNeeds, run
 from ssdsim.serving.serve import served
+from ssdsim.serving.workload import Workload
 
-_STRATEGIES = f"ar,sd,ssd,{AUTO}"
+_STRATEGIES = f"ar,sd,ssd; {AUTO}, too, where no GPUs are searched"
+_LONG_TOKENS = 100_000  # of a load, whose search for GPUs takes some seconds
 _LONG_S = 60.0  # of a core
 
 
@@ -91,6 +94,8 @@ def command(
     fleet, batching = pop_record(Fleet, options), pop_record(Batching, options)
     effort, workers = pop_record(ServeSolverOptions, options), pop_record(Workers, options)
     requests = load.arrives(effort.seed, goal.capacity)
+    if goal.bounds is not None and effort.runs and not quiet:
+        _say_search(requests, output)
     with progress_bar("plan", "runs", quiet, kept=kept_in(output, "run")) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))
         answer = served(
@@ -117,6 +122,13 @@ def command(
         console().print()
         print_explanation(answer, gpu_hour)
         print_warnings(answer.warnings, quiet)
+
+
+def _say_search(requests: Workload, output: Path | None) -> None:
+    """Say before a search that takes more than some seconds that it goes on; a terminal has a bar."""
+    if requests.output_tokens.sum() >= _LONG_TOKENS and not sys.stderr.isatty():
+        runs = f"plan: runs {requests.requests:,} requests again and again, for up to some minutes"
+        click.echo(f"{runs}; Ctrl-C ends it, {kept_in(output, 'run')}", err=True)
 
 
 def _say_cost(needs: RunNeeds, output: Path | None) -> None:

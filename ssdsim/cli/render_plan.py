@@ -19,7 +19,7 @@ from ssdsim.serving.policies import AUTO, without_auto
 from ssdsim.serving.workload import Workload
 
 _PLAIN = "no drafts"
-_SPARED = ("Why", "Needed")  # lines in whose place a doubt stands
+_SPARED = ("Why", "A replica")  # lines in whose place a doubt stands
 _MATTERS = 0.05  # of a speed
 _MOST_RATES = 5  # columns of a first screen
 Screen = tuple[str, list[tuple[str, ...]], Mapping[str, str]]
@@ -37,25 +37,35 @@ def print_first_screen(serving: Serving, gpu_hour: float | None, explained: bool
         headline, table, lines = _at_a_load(serving, gpu_hour) if len(loads) == 1 else _over_rates(serving)
     load = loads[0] if len(loads) == 1 else serving.workload
     doubt = "; ".join(load.doubts)
-    told = {label: text for label, text in lines.items() if label not in _SPARED or not doubt}
-    slo = "" if serving.how.slo is not None else "--slo ttft:1s,tpot:30ms plans its GPUs; "
+    no_room = "; ".join(serving.policies.no_room.values())
+    told = {label: text for label, text in lines.items() if label not in _SPARED or not (doubt or no_room)}
     ending = {
         "Assumed": _assumed(serving.policies.configuration.inputs),
-        "No room": "; ".join(serving.policies.no_room.values()),
-        "Next": "" if explained else f"{slo}--explain: all else",
+        "No room": no_room,
+        "Next": "" if explained else f"{_next(serving)}; --explain: all else",
     }
     print_screen(headline, table, {"Doubt": doubt, **told, **ending}, title=_asked(serving, load))
 
 
+def _next(serving: Serving) -> str:
+    """The option that most planners ask next."""
+    if serving.how.slo is None:
+        return "--slo ttft:1s,tpot:30ms plans its GPUs"
+    if serving.workload.generate is None and not serving.workload.pattern_only:
+        return "--scale-rate 2: what if load doubles"
+    return "--attainment 0.99: for 99 % of requests"
+
+
 def _asked(serving: Serving, load: Workload) -> str:
-    """The load in a line: how many, at which rate, of which lengths."""
+    """What serves it; and the load in a line: how many, at which rate, of which lengths."""
     rate = f", {load.concurrency} in flight" if load.concurrency is not None else ""
     if len(serving.points) == 1 and load.concurrency is None:
         rate = ", all at once" if load.offered is None else f", {load.offered:.3g} a second"
     if serving.plan is not None and serving.plan.peak is not None:
         rate += f" (busiest minute {serving.plan.peak.rate:.3g})"
     lengths = f"{load.input_tokens.mean():,.0f} tokens in, {load.output_tokens.mean():,.0f} out"
-    return f"{load.requests:,} requests{rate}; {lengths}"
+    place = serving.policies.configuration.asked(own_degrees=serving.plan is not None, names_engine=True)
+    return f"{place}\n{load.requests:,} requests{rate}; {lengths}"
 
 
 def _called(serving: Serving, name: str, k: int | None = None) -> str:
@@ -102,7 +112,7 @@ def _price(gpu_hour: float | None, gpus: float) -> tuple[str, ...]:
 
 def _needs(serving: Serving, plan: FleetPlan, gpu_hour: float | None) -> Screen:
     hour = () if gpu_hour is None else ("$/h",)
-    rows = [("", "GPUs", *hour, "in SLO", "1st token, p99", "a token, p99 of requests")]
+    rows = [("", "GPUs", *hour, "in SLO", "slowest 1 %: 1st token", "slowest 1 %: a token")]
     for name, need in plan.needs.items():
         gpus, title = plan.total(name), _called(serving, name, need.k)
         if gpus is None or need.metrics is None or need.metrics.attainment is None:
@@ -113,12 +123,9 @@ def _needs(serving: Serving, plan: FleetPlan, gpu_hour: float | None) -> Screen:
             (title, format_count(gpus), *_price(gpu_hour, gpus), _percent(need.metrics.attainment.value), *times)
         )
     can = [name for name, need in plan.needs.items() if need.replicas is not None]
-    fewer = [name for name in can if plan.needs[name].fewer is not None]
-    less = _each(serving, fewer, lambda name: _percent(plan.needs[name].fewer or 0.0))
     held = (f"{_called(serving, name)} {_size(plan.needs[name])}, {plan.needs[name].holds:.3g}/s" for name in can)
     lines = {
-        "Needed": f"{_percent(plan.share)} in SLO" + (f"; a replica less: {less}" if fewer else ""),
-        "A replica": f"holds: {'; '.join(held)}" if can else "",
+        "A replica": f"limit: {'; '.join(held)}" if can else "",
         "How sure": f"8 of 10 draws: {_each(serving, can, lambda name: _likely_gpus(plan, name))} GPUs" if can else "",
     }
     return _needs_headline(serving, plan, can), rows, lines
@@ -148,12 +155,13 @@ def _fleet(need: Need) -> str:
 
 def _needs_headline(serving: Serving, plan: FleetPlan, can: Sequence[str]) -> str:
     if not can or plan.decision is None:
-        return f"No number of GPUs keeps {_percent(plan.share)} of the requests within {serving.how.slo}."
+        return f"No number of GPUs keeps {_percent(plan.share)} of the requests within {_bounds(serving)}."
     totals, losses = {name: float(plan.total(name) or 0.0) for name in can}, plan.decision.losses
     best, *others = sorted(can, key=lambda name: (name != plan.leader, totals[name], losses.get(name, 1.0)))
     site = serving.policies.configuration.site
     device = "GPUs" if site is None else site.profile.name.partition("-")[0].upper()
-    need, each = f"You need {format_count(totals[best])} {device}", f" ({_fleet(plan.needs[best])})"
+    goal = f"for {_percent(plan.share)} of requests within {_bounds(serving)}"
+    need, each = f"You need {format_count(totals[best])} {device} {goal}", f" ({_fleet(plan.needs[best])})"
     if not others:
         alone = f" {_with(serving, best)}; no number is enough otherwise" if len(plan.needs) > 1 else ""
         return f"{need}{each}{alone}."
@@ -171,6 +179,10 @@ def _needs_headline(serving: Serving, plan: FleetPlan, can: Sequence[str]) -> st
         return f"{need} either way{each if len({*fleets.values()}) == 1 else f' ({unlike})'}: {saves}."
     other = plain if best == drafting else drafting
     return f"{need}{each} {_with(serving, best)}, {format_count(totals[other])} {_with(serving, other)}: {saves}."
+
+
+def _bounds(serving: Serving) -> str:
+    return "" if serving.how.slo is None else serving.how.slo.words
 
 
 def _saves(gpus: float) -> str:
@@ -333,11 +345,11 @@ def _over_rates(serving: Serving) -> Screen:
 
 
 def _assumed(inputs: Sequence[TokenInput]) -> str:
-    """What nobody measured."""
+    """What nobody measured, with the law whose constants c and r are."""
     ranges: dict[str, list[str]] = {}
     for each in inputs:
         if each.is_open and each.within is not None:
+            what = "misses c/F^r, F guesses:" if each.name in ("hit_c", "hit_r") else each.what
             symbol = "" if each.name == "alpha" else f"{ALL[each.name].short.removeprefix('hit_')} "
-            ranges.setdefault(each.what, []).append(f"{symbol}{each.within[0]:.2g}-{each.within[1]:.2g}")
-    said = ", ".join(f"{what} {', '.join(each)}" for what, each in ranges.items())
-    return f"{said}: not measured" if said else ""
+            ranges.setdefault(what, []).append(f"{symbol}{each.within[0]:.2g}-{each.within[1]:.2g}")
+    return "; ".join(f"{what} {', '.join(each)}" for what, each in ranges.items())

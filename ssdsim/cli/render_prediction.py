@@ -65,9 +65,7 @@ def _is_told(warning: str) -> bool:
 def _asked(configuration: Configuration) -> str:
     """The models, the place and the workload."""
     context = "" if configuration.site is None else f", context {configuration.settings['context']}"
-    site, settings = configuration.site, configuration.settings
-    engine = f" with {site.runtime.title}" if site is not None and settings.source("engine") == GIVEN else ""
-    return f"{configuration.place}{engine}{context}{configuration.as_calibrated}; batch {settings['b']}"
+    return f"{configuration.asked()}{context}{configuration.as_calibrated}; batch {configuration.settings['b']}"
 
 
 def _first_table(prediction: Prediction) -> list[tuple[str, ...]]:

@@ -79,12 +79,25 @@ class Configuration(Displayable, Record):
             numbers = [name for name in members(Group.UNIT_FREE) if name in v and isinstance(ALL[name].kind, Number)]
             units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in numbers]
             return f"Unit-free (T_v {'by rows' if 't_v' in v else '= 1'}): {', '.join(units)}"
+        beside = self._draft_tp
+        drafting = f", SD's draft on {beside}" if beside > 1 or v.get("draft_tp") else ""
+        return f"{self._models}, {self.site.degrees}{drafting}"
+
+    @property
+    def _models(self) -> str:
+        """The models and the hardware."""
+        v = self.settings
         devices = (short_hardware_name(v[name]) for name in ("hardware", "draft_hardware") if name in v)
         hardware = " + ".join(dict.fromkeys(devices))
         models = f"{v['target']} + {v['draft']}" if "draft" in v else v["target"]
-        beside = self._draft_tp
-        drafting = f", SD's draft on {beside}" if beside > 1 or v.get("draft_tp") else ""
-        return f"{models} on {hardware}, {self.site.degrees}{drafting}"
+        return f"{models} on {hardware}"
+
+    def asked(self, own_degrees: bool = False, names_engine: bool = False) -> str:
+        """The place, without degrees where each has ``own_degrees``, and the engine if given or ``names_engine``."""
+        if self.site is None:
+            return self.place
+        engine = names_engine or self.settings.source("engine") == GIVEN
+        return f"{self._models if own_degrees else self.place}{f' with {self.site.runtime.title}' if engine else ''}"
 
     @property
     def _draft_tp(self) -> int:

@@ -175,7 +175,9 @@ class Load(OptionRecord):
         prominence=10,
         spellings=("--log",),
     )
-    scale_rate: float = option_field(Number(1e6, 1e-6), "the log's time, compressed by a factor", 1.0)
+    scale_rate: float = option_field(
+        Number(1e6, 1e-6), "what if load doubles: 2 (a log comes so many times as fast)", 1.0, prominence=10
+    )
     time_unit: Literal["s", "ms"] | None = option_field(
         OneOf(("s", "ms")), "unit of the log's timestamps", default_note="the format's own"
     )

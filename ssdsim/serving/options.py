@@ -102,8 +102,20 @@ class Slo(Record):
             f"{bounds} (a number without a unit is in ms: {self.assumed[0]}:1s is a second)" if self.assumed else bounds
         )
 
+    @property
+    def words(self) -> str:
+        """``1 s and 30 ms`` of the first token and of each later one; other metrics have their names."""
+        short = {"ttft", "tpot"}.issuperset(self.bounds_ms) and len(self.bounds_ms) == 2
+        names = {name: "" if short else f"{name.upper()} " for name in self.bounds_ms}
+        order = sorted(self.bounds_ms, key=METRICS.index)
+        return " and ".join(f"{names[name]}{_duration(self.bounds_ms[name])}" for name in order)
+
     def __str__(self) -> str:
         return ",".join(f"{name}:{bound:g}ms" for name, bound in self.bounds_ms.items())
+
+
+def _duration(ms: float) -> str:
+    return f"{ms / 1e3:g} s" if ms >= 1e3 else f"{ms:g} ms"
 
 
 def _milliseconds(text: str) -> float:
@@ -145,7 +157,9 @@ class Goal(OptionRecord):
         False,
         prominence=7,
     )
-    attainment: float | None = option_field(SHARE, "how many are enough, as a share", default_note=f"{_ENOUGH}")
+    attainment: float | None = option_field(
+        SHARE, "share of requests that must keep the --slo", default_note=f"{_ENOUGH}", prominence=10
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

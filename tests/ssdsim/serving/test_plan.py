@@ -227,3 +227,37 @@ def test_a_doubtful_unit_is_on_the_first_screen(tmp_path: Path) -> None:
     said = " ".join(asked(*words.split()).stdout.split())
     assert "timestamps read as ms: 8,000 requests/s; in seconds? --time-unit s" in said
     assert "Doubt" not in asked(*f"{words} --time-unit s".split()).stdout
+
+
+def _sized(*more: str) -> str:
+    done = asked(*f"plan --rate 60 {SHORT} --slo ttft:300,tpot:8 --gpu-hour 2.5 --strategies ar,sd".split(), *more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_plan_names_its_models_its_engine_and_the_share_that_it_is_for() -> None:
+    title, *rest = _sized().splitlines()
+    assert title == "llama-3.1-8b + llama-3.2-1b on h100-sxm with kernels"
+    said = " ".join(" ".join(rest).split())
+    assert "for 90 % of requests within 300 ms and 8 ms" in said
+    assert "--attainment 0.99" in said
+    assert "for 95 % of requests" in " ".join(_sized("--attainment", "0.95").split())
+
+
+def test_what_explains_a_plan_is_of_the_replicas_that_it_needs() -> None:
+    """It was of one replica at the whole rate."""
+    said = _sized("--explain")
+    told = json.loads(_sized("--json"))["plan"]["needs"]
+    rows = {line[:17].strip(): line.split() for line in said.splitlines() if line}
+    assert [float(each) for each in rows["GPUs"][-2:]] == [told[name]["gpus"] for name in ("ar", "sd")]
+    assert all(float(each.rstrip("%")) >= 90.0 for each in rows["attained"][-2:])
+    assert [float(each) for each in rows["requests done/s"][-2:]] == pytest.approx([60.0, 60.0], rel=0.1)
+    cost = [told[name]["measured"]["cost_per_million_tokens"] for name in ("ar", "sd")]
+    assert [float(each) for each in rows["per 1M tok"][-2:]] == pytest.approx(cost, rel=0.01)
+    assert "Above that run" not in said
+
+
+def test_help_of_a_plan_has_what_planners_ask_next() -> None:
+    said = asked("plan", "--help").stdout
+    assert all(option in said for option in ("--attainment", "--scale-rate", "--gpu-hour"))
+    assert "what if load doubles: 2" in " ".join(said.split())
