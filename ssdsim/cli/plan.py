@@ -51,7 +51,10 @@ _LONG_S = 60.0  # of a core
     "plan",
     cls=Verb,
     example="ssdsim plan --log log.csv --slo ttft:1s,tpot:30ms --gpu-hour 2.5",
-    needs=("workload", "rate", "slo", "gpu_hour", "input_len", "output_len", "hardware", "tp", "strategies"),
+    needs=(
+        *("workload", "rate", "scale_rate", "slo", "attainment", "gpu_hour", "input_len", "output_len"),
+        *("hardware", "tp", "strategies"),
+    ),
     has_no={"b": "plan has no batch: --rate or --concurrency"},
 )
 @record_options(Load)

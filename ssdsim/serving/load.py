@@ -176,7 +176,7 @@ class Load(OptionRecord):
         spellings=("--log",),
     )
     scale_rate: float = option_field(
-        Number(1e6, 1e-6), "what if load doubles: 2 (a log comes so many times as fast)", 1.0, prominence=10
+        Number(1e6, 1e-6), "what if load doubles: 2 (a log comes so many times as fast)", 1.0, prominence=8
     )
     time_unit: Literal["s", "ms"] | None = option_field(
         OneOf(("s", "ms")), "unit of the log's timestamps", default_note="the format's own"

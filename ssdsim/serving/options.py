@@ -158,7 +158,7 @@ class Goal(OptionRecord):
         prominence=7,
     )
     attainment: float | None = option_field(
-        SHARE, "share of requests that must keep the --slo", default_note=f"{_ENOUGH}", prominence=10
+        SHARE, "share of requests that must keep the --slo", default_note=f"{_ENOUGH}", prominence=8
     )
 
     def __post_init__(self) -> None:

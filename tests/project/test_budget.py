@@ -13,10 +13,10 @@ BUDGETS = {
     "ssdsim/advise": (3_790, 18),  # one rule for recommend and export, and the command for all loads
     "ssdsim/answers": (5_410, 29),  # each at its own best, at many points at once; how sure, where it turns, each C
     "ssdsim/base": (2_320, 21),  # spellings in Python
-    "ssdsim/cli": (4_515, 29),  # first screens beside what --explain has; former names say the new; what plan explains
+    "ssdsim/cli": (4_575, 29),  # first screens beside what --explain has; former names; plan explains fleets
     "ssdsim/hardware": (3_820, 18),  # engines by version, rooflines of fitted laws, masks, and profiles of the user's
     "ssdsim/pricing": (1_745, 8),  # what helps a draft of another dtype
-    "ssdsim/question": (4_020, 22),  # formats that names say, defaults of engines and calibrated profiles
+    "ssdsim/question": (4_025, 22),  # formats that names say, defaults of engines and calibrated profiles
     "ssdsim/readers": (
         3_930,
         20,
@@ -24,7 +24,7 @@ BUDGETS = {
     "ssdsim/reports": (5_580, 30),  # doubts that sliders move, sentences of stops, and rounds that ran come first
     "ssdsim/rounds": (1_220, 7),
     "ssdsim/runs": (1_005, 6),
-    "ssdsim/serving": (6_650, 26),  # how many replicas an SLO needs and on which degrees, and K at the load
+    "ssdsim/serving": (6_665, 26),  # how many replicas an SLO needs and on which degrees, and K at the load
     "ssdsim/strategies": (5_335, 36),  # Saguaro's C among the options, and what is searched of it
     "ssdsim/tokens": (3_340, 21),  # priors of acceptance, and what Saguaro's C makes of acceptance and hits
     "ssdsim/transformer": (3_370, 16),  # names of checkpoints: their card, their format
