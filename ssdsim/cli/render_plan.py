@@ -64,7 +64,7 @@ def _asked(serving: Serving, load: Workload) -> str:
     if serving.plan is not None and serving.plan.peak is not None:
         rate += f" (busiest minute {serving.plan.peak.rate:.3g})"
     lengths = f"{load.input_tokens.mean():,.0f} tokens in, {load.output_tokens.mean():,.0f} out"
-    place = serving.policies.configuration.asked(own_degrees=serving.plan is not None, names_engine=True)
+    place = serving.policies.configuration.setup_text(own_degrees=serving.plan is not None, names_engine=True)
     return f"{place}\n{load.requests:,} requests{rate}; {lengths}"
 
 

@@ -65,7 +65,7 @@ def _is_told(warning: str) -> bool:
 def _asked(configuration: Configuration) -> str:
     """The models, the place and the workload."""
     context = "" if configuration.site is None else f", context {configuration.settings['context']}"
-    return f"{configuration.asked()}{context}{configuration.as_calibrated}; batch {configuration.settings['b']}"
+    return f"{configuration.setup_text()}{context}{configuration.as_calibrated}; batch {configuration.settings['b']}"
 
 
 def _first_table(prediction: Prediction) -> list[tuple[str, ...]]:

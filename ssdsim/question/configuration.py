@@ -92,7 +92,7 @@ class Configuration(Displayable, Record):
         models = f"{v['target']} + {v['draft']}" if "draft" in v else v["target"]
         return f"{models} on {hardware}"
 
-    def asked(self, own_degrees: bool = False, names_engine: bool = False) -> str:
+    def setup_text(self, own_degrees: bool = False, names_engine: bool = False) -> str:
         """The place, without degrees where each has ``own_degrees``, and the engine if given or ``names_engine``."""
         if self.site is None:
             return self.place
