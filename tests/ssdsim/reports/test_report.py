@@ -131,7 +131,7 @@ def test_the_base_point_is_a_possible_one(tmp_path: Path) -> None:
     folder = write_run(tmp_path, {"p_hit": 0.8}, {"tp": [1, 2, 4], "b": [64, 4096, 8192]})
     study = Study(read_run_folder(folder))
     assert {name: study.base[name] for name in ("tp", "b")} == {"tp": 4, "b": 64}
-    assert report(folder).sentence == predict(p_hit=0.8, b=64, k=6).verdict.sentence
+    assert report(folder).sentence == predict(p_hit=0.8, b=64).verdict.sentence
 
 
 def test_a_batch_that_does_not_fit_is_a_gap_with_its_reason(made: Report) -> None:
@@ -262,7 +262,7 @@ def test_a_folder_with_options_alone_is_computed(tmp_path: Path) -> None:
     ]
     assert "select data-axis" not in made.html.replace(plotlyjs(), "").split("<script>")[0]
     table = figure(made, "speedup-alpha").table.set_index("alpha")
-    assert table.loc[0.9, "ssd/sd"] == pytest.approx(ratio_of(predict(b=4, alpha=0.9, k=6, f=3)), rel=1e-9)
+    assert table.loc[0.9, "ssd/sd"] == pytest.approx(ratio_of(predict(b=4, alpha=0.9)), rel=1e-9)
 
 
 def test_unit_free_runs_have_no_roofs_and_no_bands(tmp_path: Path) -> None:

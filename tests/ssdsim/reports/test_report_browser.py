@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ssdsim import strategies
-from ssdsim.question.configuration import Configuration, configure
+from ssdsim.answers.predict import Prediction, predict
 from ssdsim.reports.build import Report, report
 from ssdsim.reports.theme import LIGHT
 from tests.ssdsim.reports.browser import CHROMIUM, Browser, loaded
@@ -214,9 +214,9 @@ def test_a_figure_gives_a_picture_for_print(opened: Browser, tmp_path: Path, key
 AT_K_3 = "document.querySelector('#speedup-b .about').textContent.includes('k 3')"
 
 
-def ratio(asked: Configuration, rival: str) -> float:
+def ratio(asked: Prediction, rival: str) -> float:
     """SSD's rate over a rival's at the values that are shown."""
-    rates = {name: float(each.estimate.tokens_per_second) for name, each in asked.scenarios.items()}
+    rates = {name: float(each.tokens_per_second) for name, each in asked.estimates.items()}
     return rates["ssd"] / rates[rival]
 
 
@@ -230,7 +230,7 @@ def test_a_menu_redraws_the_charts_at_another_point_of_the_grid(opened: Browser,
         menu.dispatchEvent(new Event('change'));
     })()""")
     opened.wait_until(AT_K_3)
-    expected = [ratio(configure(b=b, k=3, alpha=0.8), "sd") for b in GRID["b"]]
+    expected = [ratio(predict(b=b, k=3, alpha=0.8), "sd") for b in GRID["b"]]
     assert opened.evaluate(line) == pytest.approx(expected, abs=0.0006)
     assert opened.evaluate(band) is False
     assert "k 3, alpha 0.8" in opened.evaluate("document.querySelector('#speedup-b .about').textContent")
@@ -293,7 +293,7 @@ def test_a_fourth_strategy_is_redrawn_too_and_fits_a_phone(browser: Browser, tmp
     try:
         options = {"strategies": ["ar", "sd", "ssd", "sleepy"], "t_sd": 0.2}
         report(write_run(tmp_path, options, {"b": [1, 4], "k": [3, 6]})).save(tmp_path / "report.html")
-        expected = [ratio(configure(**options, b=b, k=3), "sleepy") for b in (1, 4)]
+        expected = [ratio(predict(**options, b=b, k=3), "sleepy") for b in (1, 4)]
     finally:
         strategies.ALL.forget(Sleepy.name)
     browser.screen(360, 740)
