@@ -20,7 +20,7 @@ import numpy as np
 import study_pictures
 from scipy.optimize import brentq
 
-from ssdsim.answers.grid import Evaluator
+from ssdsim.answers.grid import Evaluator, PointResult
 from ssdsim.base.intervals import bounds_95
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.many import RateDraws
@@ -148,10 +148,10 @@ def settings_of(name: str, unknown: Unknown) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Best:
-    """A contender's fastest deployment: tokens/s of a user, the scenario of its fullest target."""
+    """A contender's fastest deployment: tokens/s of a user, and what its fullest target does."""
 
     per_user: float
-    scenario: Scenario
+    result: PointResult
 
 
 @dataclass
@@ -188,14 +188,14 @@ class Place:
         ]
         table = self._evaluator.fastest(points)
         best: dict[tuple[int, int], Best] = {}
-        for point, scenario, rate in zip(points, table.results, table.tokens_per_second, strict=True):
-            if isinstance(scenario, str):  # no room
+        for point, result, rate in zip(points, table.results, table.tokens_per_second, strict=True):
+            if isinstance(result, str):  # no room
                 continue
             size = point["b"]
             for cell in itertools.product(BUDGETS, BATCHES):
                 fits = size in groups(point, *cell).values()
                 if fits and (cell not in best or rate / size > best[cell].per_user):
-                    best[cell] = Best(rate / size, scenario)
+                    best[cell] = Best(rate / size, result)
         return best
 
     def rates(self, unknown: Unknown, budget: int, batch: int) -> dict[str, float]:
@@ -224,7 +224,7 @@ class Place:
         """Of SSD over its fastest rival at the centre: 95 % under timings' errors and the ranges of acceptance."""
         rates = self.rates(CENTRE, budget, batch)
         rival = max((name for name in WITHOUT_MODEL if name in rates), key=lambda name: rates[name])
-        ssd, other = (self.best(name, CENTRE)[budget, batch].scenario for name in (SSD, rival))
+        ssd, other = (self.best(name, CENTRE)[budget, batch].result.scenario for name in (SSD, rival))
         errors = TimingErrors(DRAWS, SEED)
         mine, theirs = (RateDraws.of(each, errors).joint / each.batch for each in (self._with_ranges(ssd), other))
         low, high = bounds_95(mine / theirs)
@@ -236,8 +236,8 @@ class Place:
         options = {name: scenario.settings[name] for name in ("target", "hardware", "tp", "b", "k", "f", "backup")}
         given = {**options, "alpha": ALPHA, "hit_c": HITS[0], "hit_r": HITS[1], "ranges": ranges}
         (found,) = Evaluator().fastest([{**given, "strategies": ("ssd",)}]).results
-        assert isinstance(found, Scenario)
-        return found
+        assert isinstance(found, PointResult)
+        return found.scenario
 
 
 Cell = tuple[Place, int, int]
