@@ -54,9 +54,10 @@ class DraftScale(Record):
 
 def scale_of(settings: Mapping[str, Any]) -> DraftScale | None:
     """The effect of the settings' C; None of plain sampling, and of a greedy draft, which samples nothing."""
-    if settings["pair"] is None or settings["temperature"] == 0.0 or (c := settings["saguaro_c"]) == PLAIN:
+    chosen = chosen_by(settings, settings["temperature"])
+    if chosen is None or _is_greedy(settings, chosen) or (c := settings["saguaro_c"]) == PLAIN:
         return None
-    table = _table(chosen_by(settings, settings["temperature"]))
+    table = _table(chosen)
     below, above = next((a, b) for a, b in pairwise(sorted(table)) if a <= c <= b)
     share = (c - below) / (above - below)
     fan_outs = sorted(table[below].keys() & table[above].keys() & table[PLAIN].keys())
@@ -81,12 +82,18 @@ def known_fan_out(options: Mapping[str, Any]) -> int:
 def why_not(options: Mapping[str, Any], c: float) -> str | None:
     """The reason why the pair of options does not know the effect of ``c``; None where it does, or there is none."""
     chosen = chosen_by(options, options.get("temperature"))
-    if chosen is None or c == PLAIN or chosen.temperature == 0.0:
+    if chosen is None or c == PLAIN or _is_greedy(options, chosen):
         return None
     known = sorted(_table(chosen))
     if not known:
         return f"{chosen.source}: no table of C; ssdsim measure makes one, of all requests above temperature 0"
     return None if c >= known[0] else f"{chosen.name} knows C from {known[0]:g} to 1"
+
+
+def _is_greedy(options: Mapping[str, Any], chosen: ChosenFindings) -> bool:
+    """Whether temperature 0 is asked for, or by default chosen; the nearest that was measured may be 0 without that."""
+    asked = options.get("temperature")
+    return (chosen.temperature if asked is None else asked) == 0.0
 
 
 def _table(chosen: ChosenFindings | None) -> dict[float, dict[int, Saguaro]]:

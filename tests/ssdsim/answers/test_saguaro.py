@@ -130,6 +130,7 @@ def test_fewer_misses_are_more_hits_and_none_beyond_what_was_measured(f: list[in
         ({"pair_set": "code"}, ("--saguaro-c", "code", "ssdsim measure")),
         ({"f": 16}, (NAME, "8", "16", "--extrapolate")),
         ({"temperature": 0.0}, ("--saguaro-c",)),
+        ({"temperature": 0.3, "extrapolate": True}, ("--saguaro-c", "temperature 0: no table of C")),
     ],
 )
 def test_a_c_that_the_pair_does_not_know_is_refused(more: dict[str, Any], names: tuple[str, ...]) -> None:
