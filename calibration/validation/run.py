@@ -25,6 +25,7 @@ from ssdsim.base.progress import ProgressFactory, nobody
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import find_hardware, full_hardware_name
 from ssdsim.question.options import ALL, files, refuse_others
+from ssdsim.question.place import calibrated_options
 from ssdsim.runs.layout import CONFIG, MEASURED_TRACE, VALIDATION, locked
 from ssdsim.runs.named_files import keep, names_in_folder, renamed
 from ssdsim.strategies.protocols.alternate import PLACES
@@ -102,10 +103,12 @@ class Real(OptionRecord):
     def as_calibrated(self) -> dict[str, Any]:
         """What nobody gave, as the profile was calibrated."""
         made_for = None if self.hardware is None else find_hardware(self.hardware).calibrated
-        if made_for is None:
+        if self.hardware is None or made_for is None:
             return {}
         ranks = made_for.devices[: made_for.tp], made_for.devices[made_for.tp :]
-        values = {**picked(made_for, "target", "draft", "context"), "target_device": ",".join(ranks[0])}
+        models = {name for name in ("target", "draft", "context") if getattr(self, name) is not None}
+        values = calibrated_options(self.hardware, {*models, "tp", "dtype"})
+        values["target_device"] = ",".join(ranks[0])
         if ranks[1] and self.target_device is None:
             values["draft_device"] = ",".join(ranks[1])
         return {name: value for name, value in values.items() if getattr(self, name) is None}
@@ -198,9 +201,7 @@ class Validated(Record):
 
     @property
     def others(self) -> float | None:
-        """The share of the cores that other programs took meanwhile; None where nobody knows."""
-        shares = [each.others for comparisons in self.points for each in comparisons if each.others is not None]
-        return float(np.mean(shares)) if shares else None
+        return _others(self.points)
 
     @property
     def errors(self) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -244,13 +245,18 @@ def validate(
     bench = real.bench(real.hardware or real.calibrated(log, told))
     listed, warnings = _run(bench, real.points, log, where, told)
     taken = ", ".join(name.replace("_", " ") for name in asked.as_calibrated)
-    validated = Validated(f"{bench.title}{f' ({taken}: as calibrated)' if taken else ''}", listed, warnings)
-    if (validated.others or 0.0) > _TAKEN:
+    if (others := _others(listed) or 0.0) > _TAKEN:
         warnings.append(
-            f"other programs took {validated.others:.0%} of the cores: measured rounds waited for them, predicted ones "
-            "do not; end them, and run again with another -o"
+            f"other programs took {others:.0%} of the cores: measured rounds waited for them, predicted ones do not; "
+            "end them, and run again with another -o"
         )
-    return validated
+    return Validated(f"{bench.title}{f' ({taken}: as calibrated)' if taken else ''}", listed, warnings)
+
+
+def _others(points: Sequence[Sequence[RoundComparison]]) -> float | None:
+    """The share of the cores that other programs took meanwhile; None where nobody knows."""
+    shares = [each.others for comparisons in points for each in comparisons if each.others is not None]
+    return float(np.mean(shares)) if shares else None
 
 
 def _run(

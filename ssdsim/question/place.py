@@ -46,12 +46,12 @@ def settle_calibrated(settings: Settings) -> None:
 
 
 def calibrated_options(hardware: str, said: Collection[str]) -> dict[str, Any]:
-    """What a profile was calibrated for, as options: none that is ``said``, and no format or draft of another model."""
+    """What a profile was calibrated for, as options: none that is ``said``, and of another target its context alone."""
     made_for = find_hardware(hardware).calibrated
     if made_for is None:
         return {}
     models = () if "target" in said else ("target",) if {"draft", "drafter"} & set(said) else ("target", "draft")
-    names = (*models, *(name for name in _SIZES if name != "dtype" or models))
+    names = (*models, *(_SIZES if models else ("context",)))
     return {name: getattr(made_for, name) for name in names if name not in said}
 
 

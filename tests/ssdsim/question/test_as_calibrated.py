@@ -43,7 +43,7 @@ def test_its_models_and_sizes_are_defaults_which_options_replace() -> None:
     assert settings_of(tp=1, context=512)["tp"] == 1
     assert settings_of(draft="llama-3.2-3b") == settings_of() | {"draft": "llama-3.2-3b"}
     other = settings_of(target="qwen3-32b")
-    assert other == {"target": "qwen3-32b", "draft": "qwen3-0.6b", "tp": 2, "context": 2048}
+    assert other == {"target": "qwen3-32b", "draft": "qwen3-0.6b", "tp": 4, "context": 2048}
 
 
 @pytest.mark.usefixtures("mine")
