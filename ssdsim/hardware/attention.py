@@ -338,8 +338,10 @@ to 1.6 in all. Another kernel may be further off: its error is that of an extrap
 """
 
 
-NO_FLASH_LOG_SD = math.log((7.6 - 1.0) / TAIL + 1.0) / 1.96
-"""Of the tail of attention from a datasheet where engines had to make kernels of their own: to the slowest on V100s."""
+NO_FLASH_TIMES = (1.6, 7.6)
+"""How many times the datasheet's attention engines' own kernels took on V100s, for which no flash kernels are made."""
+NO_FLASH_LOG_SD = math.log((NO_FLASH_TIMES[1] - 1.0) / TAIL + 1.0) / 1.96
+"""Of the tail of such attention. Chosen so that the upper 95 % bound is 7.6 times, the slowest seen on V100s."""
 
 
 class AttentionLaw(Law[Attention]):
@@ -366,14 +368,16 @@ class AttentionLaw(Law[Attention]):
         key = f"{where}:{op.kv_heads}x{op.head_dim}:{op.cache_dtype}"
         plain = timed(self.profile, key, model, seconds, outside, wander, f"{where}:{dtype}")
         if model.report is None and self.profile.device.lacks_flash_attention:
-            said = f"{self.profile.name}: attention was not timed: engines' kernels there take 1.6 to 7.6 times as long"
+            times = " to ".join(map(str, NO_FLASH_TIMES))
+            said = f"{self.profile.name}: attention was not timed: engines' kernels there take {times} times as long"
             plain = replace(plain, warnings=(*plain.warnings, said), tail_log_sd=NO_FLASH_LOG_SD)
         return plain if not op.masked or where == "attention_masked" else self._under_mask(plain)
 
     def _under_mask(self, plain: Timing) -> Timing:
         said = f"{self.profile.name}: branch masks were not timed: attention without one, times {MASKED:g}"
         log_sd = math.hypot(plain.log_sd, EXTRAPOLATION_LOG_SD)
-        return replace(plain, seconds=MASKED * plain.seconds, log_sd=log_sd, warnings=(*plain.warnings, said))
+        seconds, warnings = MASKED * plain.seconds, (*plain.warnings, said)
+        return replace(plain, seconds=seconds, log_sd=log_sd, warnings=warnings, is_extrapolated=True)
 
     def launch_s(self, op: Attention) -> float:
         return self._timed(op)[2].launch_s

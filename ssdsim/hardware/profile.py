@@ -279,8 +279,9 @@ class HardwareProfile(Displayable, Card):
             if timing.seconds < least_s:
                 bound = "what memory and arithmetic take at their best"
                 said = f"{self.name}: {op.kernel} is priced at {bound}, since its fit is below that"
-                log_sd = hypot(timing.log_sd, EXTRAPOLATION_LOG_SD)
-                timing = replace(timing, seconds=least_s, log_sd=log_sd, warnings=(said,))
+                log_sd = timing.log_sd if timing.is_extrapolated else hypot(timing.log_sd, EXTRAPOLATION_LOG_SD)
+                warnings = (*timing.warnings, said)
+                timing = replace(timing, seconds=least_s, log_sd=log_sd, warnings=warnings, is_extrapolated=True)
             if read is not op and timing.warning is None:
                 (own, other), *_ = self._stand_ins.items()
                 said = f"{self.name}: no {own} was timed: {other}'s kernels, which are as fast there"

@@ -51,6 +51,7 @@ class Timing(Record):
     warnings: tuple[str, ...] = ()
     shared: Mapping[str, float] = field(default_factory=dict)
     tail_log_sd: float = 0.0
+    is_extrapolated: bool = False
 
     def tail(self, deviations: float) -> float:
         """By which share of its seconds it is slower, so many standard deviations up its tail."""
@@ -143,7 +144,9 @@ def timed(
     if outside is None:
         return Timing(seconds, log_sd, key, kind, shared=shared)
     warning = f"{profile.name}: {key} is extrapolated: {outside}"
-    return Timing(seconds, math.hypot(log_sd, EXTRAPOLATION_LOG_SD), key, kind, (warning,), shared)
+    return Timing(
+        seconds, math.hypot(log_sd, EXTRAPOLATION_LOG_SD), key, kind, (warning,), shared, is_extrapolated=True
+    )
 
 
 def untimed(profile: HardwareProfile, key: str, seconds: float, said: str, instead: str = "roofline") -> Timing:

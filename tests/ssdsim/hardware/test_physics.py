@@ -181,6 +181,12 @@ def test_where_a_bound_was_needed_the_error_widens_and_one_warning_says_so() -> 
         "h100-sxm: attention is priced at what memory and arithmetic take at their best, since its fit is below that"
     }
     assert all(timing.log_sd > fast.log_sd for timing in timings)
+    masked = Attention("a", 4, 6, 65536, 32, 8, 128, "bfloat16", masked=True)
+    before, after = profile.law(masked).timing(masked), profile.seconds(masked)
+    assert after.seconds > before.seconds
+    assert after.warnings[:-1] == before.warnings
+    assert any("branch masks were not timed" in each for each in after.warnings)
+    assert after.log_sd == before.log_sd
 
 
 def test_a_dtype_that_was_not_timed_takes_what_an_equally_fast_one_does() -> None:
