@@ -34,7 +34,7 @@ _OPTIMISTIC = 1.3  # times what a replica holds by the closed form: more than an
 
 def degrees_of(asked: Any, options: Mapping[str, Any], searched: bool) -> tuple[int, ...]:
     """The degrees to try: those that are ``asked`` for; else, where they are ``searched``, all up to a node that divide
-    the model. None of them: the default alone.
+    the model. Empty: nobody searches, ``--tp``'s default holds.
 
     Raises
     ------
@@ -153,14 +153,14 @@ class Degrees(Record):
         base = each[leader]
         if not self.is_open:
             return base
-        configuration = base.configuration
-        configuration.settings.settle("tp", degrees[leader], SEARCHED)
+        configuration, settings = base.configuration, base.configuration.settings.copy()
+        settings.settle("tp", degrees[leader], SEARCHED)
         scenarios = {name: made.configuration.scenarios[name] for name, made in each.items()}
         return replace(
             base,
             by_name={name: made.by_name[name] for name, made in each.items()},
             by_k={name: made.by_k[name] for name, made in each.items() if name in made.by_k},
-            configuration=replace(configuration, scenarios=scenarios, no_room=self._no_room),
+            configuration=replace(configuration, settings=settings, scenarios=scenarios, no_room=self._no_room),
             no_room=self._no_room,
         )
 

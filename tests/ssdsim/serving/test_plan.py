@@ -10,6 +10,8 @@ import pytest
 
 from ssdsim.base.record import replace
 from ssdsim.serving.answer import Serving
+from ssdsim.serving.batching import Batching
+from ssdsim.serving.degrees import SEARCHED, Degrees
 from ssdsim.serving.fleet_size import Need, part_of, peak_of
 from ssdsim.serving.load import Load
 from ssdsim.serving.policy_runs import How
@@ -93,6 +95,14 @@ def test_degrees_that_need_more_gpus_are_not_run() -> None:
     assert searched.plan is not None
     assert held[1].plan is not None
     assert searched.plan.needs["sd"].runs == held[1].plan.needs["sd"].runs
+
+
+def test_the_degree_that_is_chosen_leaves_what_was_made_as_it_was() -> None:
+    degrees = Degrees({"strategies": "ar", **SMALL}, requests(20, rate=4.0), Batching(), (1, 2), None, (3,), True, 0)
+    made = degrees.policies(2)
+    source = made.configuration.settings.source("tp")
+    assert degrees.chosen({"ar": 2}, "ar").configuration.settings.source("tp") == SEARCHED != source
+    assert made.configuration.settings.source("tp") == source
 
 
 @pytest.mark.parametrize("rate", [60.0, 120.0, 200.0])
