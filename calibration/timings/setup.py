@@ -13,7 +13,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import OneOf, Text, Whole
 from ssdsim.base.option import OptionRecord, option_field
 from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import draft_for, find_transformer
+from ssdsim.hardware.catalog import draft_for, find_transformer, is_bundled_transformer
 from ssdsim.hardware.profile import Calibrated, HardwareProfile
 from ssdsim.question.options import ALL
 from ssdsim.transformer.operations import DTYPES
@@ -204,4 +204,5 @@ def _check_memory(workload: CalibrationWorkload, devices: Sequence[str], describ
 
 def _from_anywhere(named: str) -> str:
     """A card's name, or the whole path of its file: another command may be given in another folder."""
-    return str(Path(expanduser(named)).resolve()) if exists(expanduser(named)) else named
+    is_file = exists(expanduser(named)) and not is_bundled_transformer(named)
+    return str(Path(expanduser(named)).resolve()) if is_file else named

@@ -55,6 +55,11 @@ def has_transformer(name: str) -> bool:
         return False
 
 
+def is_bundled_transformer(name: str) -> bool:
+    """Tell whether no file is needed, nor looked for: a file or folder of that name is left aside."""
+    return bool(_SHAPED.fullmatch(name)) or TRANSFORMERS.bundled(_alias(name)) is not None
+
+
 def find_transformer(name: str | Path) -> Transformer:
     """The card called ``name``: a bundled card, ``transformer-shaped-HxL``, a TOML file, or a Hugging Face config.
 

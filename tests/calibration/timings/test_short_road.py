@@ -13,7 +13,7 @@ from calibration.machine import other_programs
 from calibration.machine.inventory import Gpu
 from calibration.machine.other_programs import OtherPrograms, busy_ticks
 from calibration.timings import answer
-from calibration.timings.setup import CalibrationOptions
+from calibration.timings.setup import CalibrationOptions, _from_anywhere
 from calibration.validation.run import Real
 from ssdsim import find_hardware
 from ssdsim.base.errors import InputError
@@ -109,8 +109,19 @@ def test_a_run_takes_models_context_and_devices_of_the_profile(folder: Path) -> 
     assert (real.target_device, real.draft_device) == ("cuda:0,cuda:2", "cuda:3")
     named = Real(hardware="mine.json", target_device="cpu:0", context=32).settled()
     assert (named.target_device, named.draft_device, named.context) == ("cpu:0", None, 32)
+    other = Real(hardware="mine.json", target="qwen3-32b").settled()
+    assert (other.target, other.draft, other.context) == ("qwen3-32b", "transformer-shaped-768x2", 64)
     usual = Real().settled()
     assert (usual.target, usual.target_device, usual.context) == ("transformer-shaped-1536x4", "cpu:0", 256)
+
+
+def test_a_folder_called_as_a_bundled_card_is_not_that_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is what the commands that read the profile take, so it is what the profile keeps."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("llama-3.1-8b", "transformer-shaped-128x2", "own"):
+        (tmp_path / name).mkdir()
+    kept = [_from_anywhere(name) for name in ("llama-3.1-8b", "transformer-shaped-128x2", "own")]
+    assert kept == ["llama-3.1-8b", "transformer-shaped-128x2", str(tmp_path.resolve() / "own")]
 
 
 def test_what_others_take_of_the_cores_is_what_nobody_of_us_took(
