@@ -29,7 +29,7 @@ _SHAPES = (
 )
 """Options whose values, not only that they are given, say what is searched."""
 _OUT_OF_REACH = 0.015
-"""Of log speed: timings alone leave the middle of the draws where it is, and their mean nearly."""
+"""Of log speed. An alternative this far behind by the closed form cannot be first under draws of timings alone."""
 
 
 def best_scenarios(points: Points, name: str, rates: DrawnRates) -> Scenarios:
@@ -55,7 +55,11 @@ def _axes(points: Points, places: Rows, strategy: Strategy) -> Column[Searched]:
     """What is searched at each of the places: it follows from which options are given, and from a few values."""
     table = points.table.take(places)
     given = [column.map(_is_given) for column in table.options.values()]
-    shapes = [table.options[name].map(_shape) for name in _SHAPES if name in table.options]
+    shapes = [
+        table.options[name].map(_shape) if name == "alpha" else table.options[name]
+        for name in _SHAPES
+        if name in table.options
+    ]
     first, group = groups([*(each.distinct for each in given), *(each.distinct for each in shapes)], len(places))
     return Column([searched(table.settings(place), strategy) for place in first.tolist()], group)
 
@@ -65,7 +69,7 @@ def _is_given(entry: Entry | None) -> bool:
 
 
 def _shape(entry: Entry | None) -> Any:
-    """The value, but for single rates, which are all alike."""
+    """The value of alpha, but for single rates, which are all alike: a list alone says how far K goes."""
     return None if entry is None or isinstance(entry[0], float) else entry
 
 

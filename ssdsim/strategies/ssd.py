@@ -146,7 +146,8 @@ class SSD(Cached):
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         k = settings["k"]
         scale = scale_of(settings)
-        drafting = settings if scale is None else scale.accepting(settings, settings["budget"] / (k + 1))
+        guesses = sum(settings["fl"]) if settings["fl"] is not None else settings["budget"]
+        drafting = settings if scale is None else scale.accepting(settings, guesses / (k + 1))
         accepted = drafter.accepted(drafting, k)
         fast = settings["backup"] == "fast"
         backup_pmf = accepted_length_pmf(settings["alpha_backup"], k) if fast else accepted.pmf
@@ -186,8 +187,9 @@ class SSD(Cached):
 def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, backup: Backup | None) -> Kernel:
     """Kernel where cached speculations were drafted without the target's hidden states of the tokens before.
 
-    ``cached[k]`` are the accepted lengths of one that followed k accepted tokens and a guessed bonus token: the states
-    are which one was hit, and a miss (appendix E; the chain is ours, and measured by nobody). In a batch the paper's
+    ``cached[k]`` are the accepted lengths of one that followed k accepted tokens and a guessed bonus token. A state for
+    each length whose cached speculation was hit, and one for a miss (appendix E; the chain is ours, and measured by
+    nobody). In a batch the paper's
     engine drafts anew for all sequences when one misses; here those that hit keep what was cached for them.
     """
     hits = [f"hit {length}" for length in range(len(cached))]
