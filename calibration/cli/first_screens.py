@@ -11,7 +11,7 @@ from ssdsim.cli.screen import print_screen
 from ssdsim.readers.row import Repeated, Row, noise_of
 
 if TYPE_CHECKING:
-    from calibration.pairs.speedup_with_pair import Consequence
+    from calibration.pairs.speedup_with_pair import SpeedupWithPair
     from calibration.runtimes.fit import RuntimeFit
     from ssdsim.tokens.pair_file import AtTemperature, Pair
 
@@ -96,7 +96,7 @@ def print_fit(
     print_screen(f"{output}: your {who}, from {len(rows)} rows", (), lines)
 
 
-def print_measured(pair: Pair, verdicts: Sequence[Consequence], output: Path) -> None:
+def print_measured(pair: Pair, verdicts: Sequence[SpeedupWithPair], output: Path) -> None:
     """Print how often a draft is right, what a round yields, whether a cache is hit, and what that changes."""
     at = pair.by_temperature[0]
     lines = {

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from rich.console import Console
 
 from calibration.cli.first_screens import print_measured
-from calibration.pairs.speedup_with_pair import consequences
+from calibration.pairs.speedup_with_pair import speedups_with_pair
 from ssdsim.base.errors import InputError
 from ssdsim.base.extras import install
 from ssdsim.base.plain import plain
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from calibration.pairs.analysis import Questions
     from calibration.pairs.measure.checks import LoopCheck
     from calibration.pairs.measure.run import Job
-    from calibration.pairs.speedup_with_pair import Consequence
+    from calibration.pairs.speedup_with_pair import SpeedupWithPair
     from ssdsim.tokens.pair_file import AtTemperature, Backup, Findings, HitLaw, Pair
 
 _OF_MODELS = (
@@ -106,7 +106,7 @@ def command(
             raise InputError("-o names the file to write, such as -o pair.json")
         pair, loops = _measured(output, options, asked, seed, quiet)
     pair.save(output)
-    verdicts = list(consequences(pair, output))
+    verdicts = list(speedups_with_pair(pair, output))
     if as_json:
         checked = [{**asdict(each), "agrees": each.agrees} for each in loops]
         echo_json({**plain(pair), "loop": checked, "consequences": verdicts})
@@ -116,7 +116,7 @@ def command(
             print_pair(pair, console())
         print_compared(loops, console())
         if explain:
-            print_consequences(verdicts, console())
+            print_speedups(verdicts, console())
         click.echo(f"written to {output}", err=True)
         print_warnings(pair.provenance.warnings, quiet)
     return _exit_code(pair, loops)
@@ -351,10 +351,10 @@ def print_compared(loops: Sequence[LoopCheck], out: Console) -> None:
     out.print(table)
 
 
-def print_consequences(consequences: Sequence[Consequence], out: Console) -> None:
+def print_speedups(speedups: Sequence[SpeedupWithPair], out: Console) -> None:
     """Print what the pair does to the answer."""
     out.print()
-    for each in consequences:
+    for each in speedups:
         _line(out, f"at {each.temperature:g}", str(each))
         if each.next is not None:
             _line(out, "", each.next)

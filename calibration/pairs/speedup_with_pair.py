@@ -15,7 +15,7 @@ from ssdsim.tokens.pair_file import Pair
 BATCH = 16
 
 
-class Consequence(Record):
+class SpeedupWithPair(Record):
     """The subject's tokens/s over its first rival's at a temperature, all other options being the defaults."""
 
     temperature: float
@@ -43,15 +43,15 @@ class Consequence(Record):
         return f"more requests narrow it most by {widest} over its 95 % interval{rest}"
 
 
-def consequences(pair: Pair, path: Path, batch: int = BATCH) -> Iterator[Consequence]:
-    """Consequences at each temperature that the pair in the file at ``path`` was measured at."""
+def speedups_with_pair(pair: Pair, path: Path, batch: int = BATCH) -> Iterator[SpeedupWithPair]:
+    """The speed-ups at each temperature that the pair in the file at ``path`` was measured at."""
     for temperature in pair.temperatures:
         if temperature is None:
             continue
         options: dict[str, Any] = {"b": batch, "temperature": temperature}
         with_pair, before = predict(**options, pair=str(path)), predict(**options)
         subject, (rival, versus) = with_pair.verdict.subject, next(iter(with_pair.verdict.over.items()))
-        yield Consequence(
+        yield SpeedupWithPair(
             temperature,
             batch,
             str(with_pair.configuration.settings["hardware"]),

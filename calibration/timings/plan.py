@@ -293,8 +293,8 @@ def planned_passes(
 ) -> list[Pass]:
     """Every pass of the strategies called ``names`` for the whole batch, and for one sequence of those without a cache.
 
-    The latter are called ``... one``; what a speculation cache adds has many tokens a sequence: for a single one they
-    lie among those that are timed.
+    Passes of one sequence end in 'one'; strategies with a cache need none, their token counts already lie among those
+    timed.
     Passes of the target come first. One that several strategies run has its first name; two of one name and different
     shapes are told apart by their strategies.
     """

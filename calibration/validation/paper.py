@@ -179,7 +179,7 @@ def replay_families(paper: PublishedSpeeds, hardware: str) -> list[FamilyReplay]
 
     found = float(minimize_scalar(missed, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-6}).x)
     hit_c = min((0.0, found, 1.0), key=missed)
-    at_bound = hit_c in (0.0, 1.0) or min(hit_c, 1.0 - hit_c) < _AT_BOUND
+    at_bound = min(hit_c, 1.0 - hit_c) < _AT_BOUND
     return [
         FamilyReplay(e.family, e.alpha, hit_c, e.p_hit(hit_c), at_bound, e.ar_tokens_per_s, e.ssd(hit_c))
         for e in priced

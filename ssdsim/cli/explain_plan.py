@@ -181,8 +181,8 @@ def _beside_fixed_k(out: Console, point: ServedLoad, says_k: KTable | str | None
         return
     by = _SAYS_K[says_k] if isinstance(says_k, str) else "the table"
     fixed = point.fixed_k
-    said = f"{_k(best)} is the best: {_pace(fixed[best])}" if _keeps_up(fixed[best]) else "none keeps up"
-    out.print(f"K by {by}: {_pace(point.switching)}; of its Ks for good {said}")
+    said = f"the best K is {best}: {_pace(fixed[best])}" if _keeps_up(fixed[best]) else "no K keeps up"
+    out.print(f"K by {by}: {_pace(point.switching)}; held fixed, {said}")
     if best != least_tpot:
         out.print(
             f"{_k(least_tpot)} has the least TPOT, and later first tokens: {_pace(fixed[least_tpot])}", style="dim"

@@ -65,8 +65,8 @@ class ContextLaw(Card):
 class AcceptancePriors(Card):
     """The priors of all kinds; ``heads`` is the spread of drafters of one kind, ``sets`` that of one drafter's sets.
 
-    ``per_temperature`` is the move with each degree of temperature. ``least`` is the low end where drafters were
-    reported that hardly work (``least_source``).
+    ``per_temperature`` is the move with each degree of temperature. ``least`` is the low end used when the draft is
+    doubtful (``least_source``).
     """
 
     name: str
@@ -103,7 +103,7 @@ def logit(share: float) -> float:
 
 
 def share_of(logarithm: float) -> float:
-    """The share of which this is the :func:`logit`."""
+    """Inverse of :func:`logit`."""
     return 1.0 / (1.0 + math.exp(-logarithm))
 
 

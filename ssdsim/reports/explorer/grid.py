@@ -30,7 +30,7 @@ from ssdsim.reports.explorer.errors import (
     random_places,
 )
 from ssdsim.reports.explorer.space import GridAxis, Ranges, Space, random_value, space_of
-from ssdsim.reports.explorer.stops import Stops, stops_of, told_stops
+from ssdsim.reports.explorer.stop_sentences import Stops, stops_of, told_stops
 from ssdsim.reports.explorer.strategy_grid import (
     ErrorDraws,
     PricedPoints,

@@ -21,7 +21,7 @@ from ssdsim.reports.explorer.doubts import Doubt
 from ssdsim.reports.explorer.errors import LIKELY, Error
 from ssdsim.reports.explorer.grid import ExplorerGrid, limits
 from ssdsim.reports.explorer.space import SEARCHED, GridAxis, Space, side_axis
-from ssdsim.reports.explorer.stops import Stops
+from ssdsim.reports.explorer.stop_sentences import Stops
 from ssdsim.reports.explorer.table import WIDTH, GridTable
 from ssdsim.reports.frame import asset, framed
 from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, colour_of, symbol_of, title_of
