@@ -65,11 +65,13 @@ def _check_versions(client: Any, address: str) -> None:
             raise InputError(f"--cluster {address}: {_other_version(version, __version__)}")
 
 
-def _submitted(client: Any, run: Callable[..., T], work: Work) -> Iterator[Any]:
-    """Futures of the work. The shared part is a task of its own: it is sent once, and again if its worker dies."""
+def _submitted(client: Any, run: Callable[..., T], work: Work, there: dict[int, Any]) -> Iterator[Any]:
+    """Futures of the work; ``there`` gets those of its shared parts.
+
+    A shared part is a task of its own: it is sent once, and again if its worker dies, as long as ``there`` is kept.
+    """
     import dask
 
-    there: dict[int, Any] = {}
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):  # of what did not travel once
         for first, *rest in work:
             if id(first) not in there:
@@ -85,7 +87,8 @@ def _results_of(client: Any, run: Callable[..., T], work: Work, address: str) ->
     try:
         client.wait_for_workers(1, timeout=CONNECT_S)
         _check_versions(client, address)
-        waiting = set(_submitted(client, run, work))
+        there: dict[int, Any] = {}
+        waiting = set(_submitted(client, run, work, there))
         while waiting:
             try:
                 with client.as_current():
