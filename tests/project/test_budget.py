@@ -14,7 +14,7 @@ BUDGETS = {
     "ssdsim/answers": (5_416, 29),  # each at its own best, at many points at once; how sure, where it turns, each C
     "ssdsim/base": (2_320, 21),  # spellings in Python
     "ssdsim/cli": (4_575, 29),  # first screens beside what --explain has; former names; plan explains fleets
-    "ssdsim/hardware": (3_820, 18),  # engines by version, rooflines of fitted laws, masks, and profiles of the user's
+    "ssdsim/hardware": (3_835, 18),  # engines by version, rooflines of fitted laws, masks, and profiles of the user's
     "ssdsim/pricing": (1_745, 8),  # what helps a draft of another dtype
     "ssdsim/question": (4_025, 22),  # formats that names say, defaults of engines and calibrated profiles
     "ssdsim/readers": (
