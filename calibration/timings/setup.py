@@ -177,9 +177,8 @@ class CalibrationOptions(OptionRecord):
 
 
 def _here(names: str) -> list[str]:
-    from calibration.machine.devices import (
-        parse_devices,  # here, as below: a plan for a described machine needs no torch
-    )
+    # imported here, as below: a plan for a described machine needs no torch
+    from calibration.machine.devices import parse_devices
 
     return parse_devices(names)
 

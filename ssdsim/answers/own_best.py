@@ -156,7 +156,7 @@ class VariantSearch:
                     yield self._new(self._moved(axis, step))
                     if self._level <= before:
                         break
-        yield self._new([{name: self._top[name] for name in (axis.option for axis in self._axes)}])
+        yield self._new([{axis.option: self._top[axis.option] for axis in self._axes}])
 
     def _new(self, settings: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Those that were not looked at, with what they imply."""
