@@ -160,7 +160,7 @@ def test_several_runtimes_in_one_call_and_a_row_that_is_skipped(tmp_path: Path) 
     write_rows([measured(served(batch=4)), served("no-such-model"), measured(served(batch=8))], path)
     done = asked("validate", "rows", str(path), "--engine", "vllm,sglang", "-o", str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("2 measured rows; predicted with each of the runtimes vllm, sglang")
+    assert done.stdout.startswith("2 measured rows (2 of AR); predicted with each of the runtimes vllm, sglang")
     assert re.search(r"^sglang: mean absolute error", done.stdout, flags=re.MULTILINE)
     (line,) = done.stderr.splitlines()
     assert line.startswith("skipped row 2 (no-such-model, h100-sxm, batch 1): unknown transformer 'no-such-model'")
