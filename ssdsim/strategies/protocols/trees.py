@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import mul
 from typing import Any
@@ -127,7 +126,6 @@ AXES = (
 )
 
 
-Place = tuple[int, int]
 RoundTime = Callable[[Drafted, RankModel], float]
 """Seconds of a round (units of T_v without hardware) with what is drafted, where guesses are right so often."""
 
@@ -222,30 +220,27 @@ def _best(settings: Settings, drafter: Drafter, most: int, round_s: RoundTime) -
     if round_s(StaticTree(Tree.chain(1)), model) == 0.0:  # a plan of what to time: nothing has a price yet
         return 4 * int(settings["k"]), int(settings["k"])
 
-    @cache
-    def tokens_per_s(size: int, level: int) -> float:
-        tree = best_tree(model, sizes[size], depths[level])
+    fastest, chosen = 0.0, (1, 1)
+    least_s = dict.fromkeys(depths, 0.0)  # of a smaller tree as deep, whose round takes no longer
+    for size, depth in _trees(model, sizes, depths):
+        tree = best_tree(model, size, depth)
         pmf = tree.accepted_pmf(model)
-        return float(1.0 + pmf @ np.arange(pmf.size)) / round_s(tree, model)
-
-    tops = [_climbed(start, (len(sizes), len(depths)), tokens_per_s) for start in ((0, 0), (6, 4), (13, 7))]
-    size, level = max(tops, key=lambda top: tokens_per_s(*top))
-    return sizes[size], depths[level]
-
-
-def _climbed(start: Place, ends: Place, height: Callable[[int, int], float]) -> Place:
-    """The local best that neighbours lead to; tokens/s have few of them."""
-    at = min(start[0], ends[0] - 1), min(start[1], ends[1] - 1)
-    while True:
-        around = [(at[0] + i, at[1] + j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
-        best = max((place for place in around if _inside(place, ends)), key=lambda place: height(*place))
-        if height(*best) <= height(*at) * (1.0 + 1e-9):
-            return at
-        at = best
+        tokens = float(1.0 + pmf @ np.arange(pmf.size))
+        if tokens <= fastest * least_s[depth]:
+            continue
+        least_s[depth] = round_s(tree, model)
+        if tokens > fastest * least_s[depth]:
+            fastest, chosen = tokens / least_s[depth], (size, depth)
+    return chosen
 
 
-def _inside(place: Place, ends: Place) -> bool:
-    return 0 <= place[0] < ends[0] and 0 <= place[1] < ends[1]
+def _trees(model: RankModel, sizes: Sequence[int], depths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Nodes and depth of every best tree, each once: one that leaves levels empty is that of all greater depths."""
+    for size in sizes:
+        for depth in depths:
+            yield size, depth
+            if best_tree(model, size, depth).tree.depth < depth:
+                break
 
 
 def _known(settings: Mapping[str, Any]) -> int:

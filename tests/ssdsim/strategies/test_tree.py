@@ -87,12 +87,15 @@ def test_with_one_rank_the_best_tree_is_the_chain_of_as_many_nodes_or_levels() -
         assert case.tokens.averages.tokens_per_round == pytest.approx(sum(0.8**j for j in range(5)))
 
 
-@pytest.mark.parametrize("options", [{"b": 1}, {"b": 16}, {"b": 2, "target": "llama-3.1-8b", "tp": 1}])
+KNEE = {"b": 2, "alpha": 0.95, "t_sd": 0.048, "k": 7, "t_v": [(1, 1.0), (16, 1.0), (128, 3.75)]}  # two hills
+
+
+@pytest.mark.parametrize("options", [{"b": 1}, {"b": 16}, {"b": 2, "target": "llama-3.1-8b", "tp": 1}, KNEE])
 def test_the_tree_that_is_chosen_is_the_fastest_of_all_sizes_and_depths(options: dict[str, Any]) -> None:
     chosen = tree(**options)
     others = {
         (nodes, depth): rate(tree(tree_nodes=nodes, tree_depth=depth, **options))
-        for nodes in (1, 3, 6, 12, 24, 64, 128, 256)
+        for nodes in (1, 3, 6, 12, 16, 24, 64, 128, 256)
         for depth in (1, 3, 5, 8, 12, 16)
         if depth <= nodes
     }
