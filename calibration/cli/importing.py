@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ssdsim.hardware.profile import HardwareProfile
 
 _OUTPUT = output_option("-o", "--output", type=OutputFile(), required=True)
-_OPERATIONS = ["all_reduce", "all_gather", "sendrecv"]
+_OPERATIONS = ["all_reduce", "all_gather", "alltoall", "sendrecv"]
 _COMMIT = click.option("--commit", default="", help="of the source repository, for the provenance")
 
 
@@ -123,8 +123,10 @@ def vidur(
     mlp: Path | None, all_reduce: Path | None, send_recv: Path | None, base: str, commit: str, output: Path
 ) -> None:
     """Vidur's CSVs of one machine, on top of a profile of the same device."""
+    from calibration.importers.tables import messages_over, smallest_messages
     from calibration.importers.vidur import (
         DTYPE,
+        SOURCE,
         import_all_reduce,
         import_elementwise,
         import_gemms,
@@ -135,38 +137,42 @@ def vidur(
     if not (mlp or all_reduce or send_recv):
         raise InputError("nothing to import: give --mlp, --all-reduce or --send-recv")
     profile = find_hardware(base)
-    update: dict[str, object] = {"name": output.stem, "sources": {**profile.sources, "vidur": provenance(commit)}}
+    update: dict[str, object] = {"name": output.stem, "sources": {**profile.sources, SOURCE: provenance(commit)}}
     # the fastest link that datasheets of NVLink devices name; it only settles whether sizes are bytes or elements
     peak = 450e9
     if mlp:
         with progress_bar("import", "", quiet=False):
             update["gemm"] = {**profile.gemm, DTYPE: import_gemms(mlp)}
             update["elementwise"] = import_elementwise(mlp)
-    if all_reduce:
-        collective_models = import_all_reduce(all_reduce, peak)
-        update["collectives"] = {**profile.collectives, "all_reduce": collective_models}
-    if send_recv:
-        update["link"] = import_link(send_recv, peak)
-    _save(profile.changed(**update), output)
+    reduces = import_all_reduce(all_reduce, peak) if all_reduce else {}
+    update |= messages_over(profile, {"all_reduce": reduces}, import_link(send_recv, peak) if send_recv else None)
+    made = profile.changed(**update)
+    print_warnings([*smallest_messages(made, SOURCE, base)], quiet=False)
+    _save(made, output)
 
 
 @command.command("nccl-tests", example="ssdsim import nccl-tests all_reduce.txt -o mine.json")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--operation", type=click.Choice(_OPERATIONS), help="where a file does not say; which, of several")
 @click.option("--ranks", type=click.IntRange(2), help="where a file does not say; which, of several")
+@click.option("--run", "number", type=click.IntRange(1), help="which, of several in a file")
 @_BASE
 @_OUTPUT
-def nccl_tests(files: tuple[Path, ...], operation: str | None, ranks: int | None, base: str, output: Path) -> None:
+def nccl_tests(
+    files: tuple[Path, ...], operation: str | None, ranks: int | None, number: int | None, base: str, output: Path
+) -> None:
     """Text, CSV or JSON of nccl-tests and rccl-tests, of any version and launcher, on top of a profile."""
-    from calibration.importers.nccl_tests import read_nccl_tests, unlike, with_nccl_tests
+    from calibration.importers.nccl_tests import pooled, read_nccl_tests, unlike, with_nccl_tests
+    from calibration.importers.tables import smallest_messages
 
     with progress_bar("import", "", quiet=False):
-        timings = [timed for file in files for timed in read_nccl_tests(file, operation, ranks)]
-    under = find_hardware(base)
-    profile = with_nccl_tests(under, timings, "nccl-tests")  # which refuses before anything is said
+        timings = pooled(timed for file in files for timed in read_nccl_tests(file, operation, ranks, number))
+    under, source = find_hardware(base), "nccl-tests"
+    profile = with_nccl_tests(under, timings, source)  # which refuses before anything is said
     for timed in timings:
         click.echo(f"{timed.where}: {timed.description}", err=True)
-    print_warnings([*(remark for timed in timings for remark in timed.remarks), *unlike(under, timings)], quiet=False)
+    remarks = (remark for timed in timings for remark in timed.remarks)
+    print_warnings([*remarks, *unlike(under, timings), *smallest_messages(profile, source, base)], quiet=False)
     _save(profile.changed(name=output.stem), output)
 
 
@@ -177,9 +183,11 @@ def nccl_tests(files: tuple[Path, ...], operation: str | None, ranks: int | None
 def plain_csv(file: Path, base: str, output: Path) -> None:
     """A plain CSV (op, dtype, seconds, m, n, k, ...), on top of a profile."""
     from calibration.importers.plain_csv import with_plain_csv
+    from calibration.importers.tables import smallest_messages
 
     with progress_bar("import", "", quiet=False):
         profile = with_plain_csv(find_hardware(base), file, "csv")
+    print_warnings([*smallest_messages(profile, "csv", base)], quiet=False)
     _save(profile.changed(name=output.stem), output)
 
 

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from calibration.importers.nccl_output import MOST_RANKS, NcclRun, read_runs
+from calibration.importers.nccl_output import MOST_RANKS, READABLE_RATE, NcclRun, read_runs
+from calibration.importers.tables import messages_over
 from calibration.timings.fit import FEWEST_ROWS, FEWEST_SIZES, fit_collective, fit_link
 from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.base.record import Record, replace
+from ssdsim.hardware.collectives import CollectiveModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import CollectiveKind
 
-OPERATIONS = ("all_reduce", "all_gather", "sendrecv")
-"""Those that a profile prices."""
+OPERATIONS: Mapping[str, CollectiveKind | None] = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "alltoall": "all_to_all",
+    "sendrecv": None,
+}
+"""Those that a profile prices, as which collective; None is the link."""
 
 _RATES_AGREE = 0.05
-_READABLE_RATE = 1.0  # GB/s: two decimals of less say little
 _LARGE = 2**24  # bytes: the bandwidth does not show in less
 _OTHER_LINK = 2.5  # times faster or slower than the base at the largest size
 _MAKERS = {"nvidia", "tesla", "geforce", "amd", "instinct", "quadro", "graphics"}
@@ -38,18 +44,22 @@ class Timings(Record):
     ranks: int
     rows: tuple[tuple[float, float], ...]
     where: str = ""
-    mode: str = ""
-    """Processes and graphs."""
-
+    processes: str = "processes not said"
+    graphs: str = "graphs not said"
     gpus: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     """What was left out, or is odd, a line each."""
 
     @property
+    def mode(self) -> str:
+        """Processes and graphs, which decide the fixed time of a small collective."""
+        return f"{self.processes}, {self.graphs}"
+
+    @property
     def description(self) -> str:
         """Text of these timings in a profile's provenance."""
         of = f" of {', '.join(self.gpus)}" if self.gpus else ""
-        how = f", {self.mode}" if self.mode else ""
+        how = f", {self.mode}" if self.where else ""
         return f"{self.operation} over {self.ranks}{of}: {len(self.rows)} rows{how}"
 
     @property
@@ -62,10 +72,13 @@ class _NotOfUseError(InputError):
     """A run that is left out if another one of its file is of use."""
 
 
-def read_nccl_tests(path: Path, operation: str | None = None, ranks: int | None = None) -> list[Timings]:
+def read_nccl_tests(
+    path: Path, operation: str | None = None, ranks: int | None = None, only: int | None = None
+) -> list[Timings]:
     """The timings in a file of any of the formats; runs of the same way are pooled.
 
-    ``operation`` and ``ranks`` supply what the file does not say. If it has several runs they choose among them.
+    ``operation`` and ``ranks`` supply what the file does not say. If it has several runs they choose among them, as
+    does the number of the ``only`` one.
     """
     runs = read_runs(path, read_text(path, "output of nccl-tests"))
     usable = [run for run in runs if run.rows]
@@ -73,19 +86,21 @@ def read_nccl_tests(path: Path, operation: str | None = None, ranks: int | None 
         left_out = sum((run.left_out for run in runs), Counter[str]())
         why = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise InputError(f"{path}: no rows of nccl-tests or rccl-tests there{f'; left out {why}' if why else ''}")
-    timings: list[Timings] = []
-    refused: list[InputError] = []
+    if only and only > len(usable):
+        raise InputError(f"{path}: no run {only}; it has {len(usable)}")
+    timings, refused = list[Timings](), list[InputError]()
     for number, run in enumerate(usable, 1):
-        try:
-            timings.append(_timings(f"{path}" if len(usable) == 1 else f"{path}, run {number}", run, operation, ranks))
-        except _NotOfUseError as error:
-            refused.append(error)
+        if only in (None, number):
+            where = f"{path}" if len(usable) == 1 else f"{path}, run {number}"
+            try:
+                timings.append(_timings(where, run, operation, ranks))
+            except _NotOfUseError as error:
+                refused.append(error)
     if not timings:
         more = f" (and {len(refused) - 1} more runs of no use)" if len(refused) > 1 else ""
         raise InputError(f"{refused[0]}{more}")
-    first, *others = _pooled(path, timings)
-    left_out_runs = tuple(f"left out: {error}" for error in refused)
-    return [replace(first, remarks=first.remarks + left_out_runs), *others]
+    first, *others = pooled(timings)
+    return [replace(first, remarks=(*first.remarks, *(f"left out: {error}" for error in refused))), *others]
 
 
 def _timings(where: str, run: NcclRun, operation: str | None, ranks: int | None) -> Timings:
@@ -103,9 +118,13 @@ def _timings(where: str, run: NcclRun, operation: str | None, ranks: int | None)
         remarks.append(f"{where}: the rates beside the times are not those of the times; the times were taken")
     if operation != "all_reduce" and run.reductions & {"sum", "prod", "max", "min", "avg"}:
         remarks.append(f"{where}: taken as {operation}, but its rows name the reduction {min(run.reductions)}")
-    rows = tuple((row.size, row.seconds) for row in run.rows)
+    count = len({(device.host, device.process) for device in run.devices if device.process})
+    processes = {0: "processes not said", 1: "one process", ranks: "a process a rank"}.get(count, f"{count} processes")
+    launches = run.settings.get("graph")
+    graphs = {None: "graphs not said", "0": "eager"}.get(launches, f"in CUDA graphs ({launches} launches)")
     gpus = tuple(sorted({device.gpu for device in run.devices if device.gpu}))
-    return Timings(operation, ranks, rows, where, run.mode, gpus, tuple(remarks))
+    rows = tuple(row[:2] for row in run.rows)
+    return Timings(operation, ranks, rows, where, processes, graphs, gpus, tuple(remarks))
 
 
 def _operation(where: str, run: NcclRun, asked: str | None, seen: str) -> str:
@@ -113,13 +132,11 @@ def _operation(where: str, run: NcclRun, asked: str | None, seen: str) -> str:
         raise _NotOfUseError(f"{where}: the file names {run.operation}, --operation says {asked}")
     operation, allowed = run.operation or asked, ", ".join(OPERATIONS)
     if operation is None:
-        like = " (its busbw is that of an all_reduce)" if _bus_share(run) > 1 + _RATES_AGREE else ""
+        like = " (its busbw is that of an all_reduce)" if run.bus_share() > 1 + _RATES_AGREE else ""
         raise InputError(f"{where}: {seen}, but it does not name its test{like}; say --operation {allowed}")
     if operation not in OPERATIONS:
-        hint = nearest(operation, OPERATIONS)
-        raise _NotOfUseError(
-            f"{where}: operation {short_repr(operation)} is not priced{hint} Allowed: {allowed}; {seen} there"
-        )
+        named = f"operation {short_repr(operation)} is not priced{nearest(operation, OPERATIONS)}"
+        raise _NotOfUseError(f"{where}: {named} Allowed: {allowed}; {seen} there")
     return operation
 
 
@@ -144,10 +161,8 @@ def _ranks(where: str, run: NcclRun, asked: int | None, seen: str) -> int:
     if ranks > MOST_RANKS:
         raise InputError(f"{where}: {ranks} ranks; a collective is of 2 to {MOST_RANKS}")
     if len(hosts) > 1:
-        raise _NotOfUseError(
-            f"{where}: {ranks} ranks on {len(hosts)} hosts ({', '.join(hosts[:4])}): a profile is of one machine; "
-            f"{seen} there"
-        )
+        on = f"{ranks} ranks on {len(hosts)} hosts ({', '.join(hosts[:4])})"
+        raise _NotOfUseError(f"{where}: {on}: a profile is of one machine; {seen} there")
     return ranks
 
 
@@ -156,21 +171,17 @@ def _rates_are_of_times(run: NcclRun) -> bool | None:
 
     Before 2021 all-gather and the like printed the rate of the bytes received, (ranks - 1) / ranks of the size.
     """
-    ratios = [
-        row.algorithm_rate * row.seconds / (1e-9 * row.size)
-        for row in run.rows
-        if row.size >= 1 and row.algorithm_rate and row.algorithm_rate >= _READABLE_RATE
-    ]
-    if not ratios:
+    readable = [(rate, row) for row in run.rows if row[0] >= 1 and (rate := row[2]) and rate >= READABLE_RATE]
+    if not readable:
         return None
+    ratio = float(np.median([rate * seconds / (1e-9 * size) for rate, (size, seconds, *_) in readable]))
     devices = len(run.devices) or run.ranks or 1
-    expected_ratios = filter(None, (1.0, (devices - 1) / devices))
-    return any(abs(float(np.median(ratios)) / expected - 1) <= _RATES_AGREE for expected in expected_ratios)
+    return any(abs(ratio / each - 1) <= _RATES_AGREE for each in (1.0, (devices - 1) / devices) if each)
 
 
 def _check_bus_rate(where: str, run: NcclRun, operation: str, ranks: int) -> None:
     """An all-reduce's bus rate is 2 (ranks - 1) / ranks of the algorithm's; no other test's is above it."""
-    share, expected = _bus_share(run), 2 * (ranks - 1) / ranks
+    share, expected = run.bus_share(), 2 * (ranks - 1) / ranks
     if share and operation == "all_reduce" and abs(share / expected - 1) > _RATES_AGREE:
         raise InputError(
             f"{where}: its busbw is {share:.2f} of its algbw, that of an all_reduce over {ranks} is {expected:.2f}: "
@@ -182,67 +193,60 @@ def _check_bus_rate(where: str, run: NcclRun, operation: str, ranks: int) -> Non
         )
 
 
-def _bus_share(run: NcclRun) -> float:
-    """The bus rate as a share of the algorithm's; 0 if no rate is large enough to tell."""
-    ratios = [
-        row.bus_rate / row.algorithm_rate
-        for row in run.rows
-        if row.bus_rate and row.algorithm_rate and row.algorithm_rate >= _READABLE_RATE
-    ]
-    return float(np.median(ratios)) if ratios else 0.0
+def pooled(timings: Iterable[Timings]) -> list[Timings]:
+    """One for each operation and number of ranks, of the runs that are most as engines run.
 
-
-def _pooled(path: Path, timings: Sequence[Timings]) -> list[Timings]:
-    """One for each operation and number of ranks; its runs must be of the same GPUs, processes and graphs."""
-    groups: dict[tuple[str, int], list[Timings]] = {}
-    for timed in timings:
-        groups.setdefault((timed.operation, timed.ranks), []).append(timed)
-    pooled = []
-    for (operation, ranks), group in groups.items():
-        ways = list(dict.fromkeys(f"{', '.join(t.gpus) or 'GPUs not named'}, {t.mode}" for t in group))
-        if len(ways) > 1:
-            raise InputError(
-                f"{path}: two runs of {operation} over {ranks} are not of the same: {ways[0]}; {ways[1]}. "
-                "Keep one of them in the file"
-            )
-        remarks = [remark for timed in group for remark in timed.remarks]
-        if len(group) > 1:
-            places = ", ".join(timed.where for timed in group)
-            remarks.append(f"{places}: the medians of {len(group)} runs of {operation} over {ranks}")
-        rows = tuple(row for timed in group for row in timed.rows)
-        pooled.append(replace(group[0], rows=rows, remarks=tuple(remarks)))
-    return pooled
-
-
-def with_nccl_tests(profile: HardwareProfile, timings: Iterable[Timings], source: str) -> HardwareProfile:
-    """``profile`` with its collectives and link replaced by fits to the timings (medians of repeated sizes)."""
-    timings = list(timings)
+    Those have a process a rank, in CUDA graphs. Runs of other GPUs are not mixed.
+    """
     groups: dict[tuple[str, int], list[Timings]] = {}
     for timed in timings:
         groups.setdefault(timed.model, []).append(timed)
-    for first, *others in groups.values():
-        for other in others:
-            if (other.gpus, other.mode) != (first.gpus, first.mode):
-                raise InputError(
-                    f"{first.where} and {other.where} both time {other.operation} over {other.ranks}, not of the "
-                    f"same: {first.description}; {other.description}. Give one of them"
-                )
-    collectives = {kind: dict(by_ranks) for kind, by_ranks in profile.collectives.items()}
-    link = profile.link
-    for (operation, ranks), group in groups.items():
-        medians = pd.DataFrame([row for timed in group for row in timed.rows]).groupby(0)[1].median()
+    return [_as_engines_run(group) for group in groups.values()]
+
+
+def _as_engines_run(group: Sequence[Timings]) -> Timings:
+    first, remarks = group[0], [remark for timed in group for remark in timed.remarks]
+    odd = next((timed for timed in group if timed.gpus != first.gpus), None)
+    if odd is not None:
+        gpus = [", ".join(timed.gpus) or "GPUs not named" for timed in (first, odd)]
+        said = f"{first.where} and {odd.where} time {first.operation} over {first.ranks} on other GPUs"
+        raise InputError(f"{said}: {gpus[0]}; {gpus[1]}. Give one of them, or --run of a file")
+    best = max(group, key=lambda timed: (timed.graphs.startswith("in"), timed.processes.startswith("a ")))
+    kept = [timed for timed in group if timed.mode == best.mode]
+    if len(kept) < len(group):
+        whose = ", ".join(f"{timed.where} ({timed.mode})" for timed in group if timed not in kept)
+        remarks.append(
+            f"left out: {whose}: {best.where} is of {best.mode}, which is nearer to an engine; --run takes one"
+        )
+    if len(kept) > 1:
+        places = ", ".join(timed.where for timed in kept)
+        over = ", ".join(map(str, sorted({timed.ranks for timed in kept})))
+        remarks.append(f"{places}: the medians of {len(kept)} runs of {best.operation} over {over}")
+    rows = tuple(row for timed in kept for row in timed.rows)
+    return replace(kept[0], rows=rows, remarks=tuple(remarks))
+
+
+def with_nccl_tests(profile: HardwareProfile, timings: Iterable[Timings], source: str) -> HardwareProfile:
+    """``profile`` with its collectives and link replaced by fits to the timings (medians of repeated sizes).
+
+    It still speaks for messages smaller than the smallest timed, where that one does not show the latency.
+    """
+    collectives: dict[CollectiveKind, dict[int, CollectiveModel]] = {}
+    link, notes = None, ["out of place"]
+    for timed in pooled(timings):
+        medians = pd.DataFrame(timed.rows).groupby(0)[1].median()
         sizes, seconds = medians.index.to_numpy(float), medians.to_numpy(float)
-        fewest = FEWEST_ROWS if operation == "sendrecv" else FEWEST_SIZES
+        kind = OPERATIONS[timed.operation]
+        fewest = FEWEST_SIZES if kind else FEWEST_ROWS
         if len(sizes) < fewest:
-            raise InputError(f"{group[0].where}: {operation}: {len(sizes)} sizes; a fit needs at least {fewest}")
-        if operation == "sendrecv":
-            link = fit_link(sizes, seconds, source)
+            raise InputError(f"{timed.where}: {timed.operation}: {len(sizes)} sizes; a fit needs at least {fewest}")
+        notes.append(timed.description)
+        if kind:
+            collectives.setdefault(kind, {})[timed.ranks] = fit_collective(sizes, seconds, source)
         else:
-            model = fit_collective(sizes, seconds, source)
-            collectives.setdefault(cast(CollectiveKind, operation), {})[ranks] = model
-    note = "; ".join(["out of place", *(timed.description for timed in timings)])
-    sources = {**profile.sources, source: Provenance(kind="imported", source=source, note=note)}
-    return profile.changed(collectives=collectives, link=link, sources=sources)
+            link = fit_link(sizes, seconds, source)
+    sources = {**profile.sources, source: Provenance(kind="imported", source=source, note="; ".join(notes))}
+    return profile.changed(**messages_over(profile, collectives, link), sources=sources)
 
 
 def unlike(profile: HardwareProfile, timings: Iterable[Timings]) -> list[str]:
@@ -250,34 +254,25 @@ def unlike(profile: HardwareProfile, timings: Iterable[Timings]) -> list[str]:
     return [f"{timed.where}: {warning}" for timed in timings for warning in _differences(profile, timed)]
 
 
-def _differences(profile: HardwareProfile, timed: Timings) -> list[str]:
-    device, differences = profile.device, []
+def _differences(profile: HardwareProfile, timed: Timings) -> Iterator[str]:
+    device = profile.device
     base = f"{profile.name} is of {device.count} x {device.name}, {device.topology}"
     for gpu in timed.gpus:
         if _gpu_model(gpu) != _gpu_model(device.name):
-            differences.append(f"ran on {gpu}, {base}; give the profile of that GPU as --base")
+            yield f"ran on {gpu}, {base}; give the profile of that GPU as --base"
         elif _is_of_another_form(gpu, profile):
-            differences.append(f"ran on {gpu}, {base}: another link")
+            yield f"ran on {gpu}, {base}: another link"
     if timed.ranks > device.count:
-        differences.append(f"is over {timed.ranks} ranks, {base}: none of its placements has so many")
-    return differences + _rate_difference(profile, timed)
-
-
-def _rate_difference(profile: HardwareProfile, timed: Timings) -> list[str]:
-    """A warning if the largest message takes much more or less time than the base says."""
+        yield f"is over {timed.ranks} ranks, {base}: none of its placements has so many"
     size, seconds = max(timed.rows)
-    by_ranks = profile.collectives.get(cast(CollectiveKind, timed.operation), {})
-    model: Any = profile.link if timed.operation == "sendrecv" else by_ranks.get(timed.ranks)
-    if model is None or size < _LARGE:
-        return []
-    base_s = float(model.seconds(size))
-    if 1 / _OTHER_LINK <= seconds / base_s <= _OTHER_LINK:
-        return []
-    slower = " (is its NVLink in use?)" if seconds > base_s and "nvlink" in profile.device.topology.lower() else ""
-    return [
-        f"{timed.operation} over {timed.ranks} reaches {1e-9 * size / seconds:.3g} GB/s at {size / 2**20:.4g} MiB, "
-        f"{profile.name} {1e-9 * size / base_s:.3g}: another link{slower}"
-    ]
+    kind = OPERATIONS[timed.operation]
+    model: Any = profile.collectives.get(kind, {}).get(timed.ranks) if kind else profile.link
+    base_s = float(model.seconds(size)) if model and size >= _LARGE else seconds
+    if not 1 / _OTHER_LINK <= seconds / base_s <= _OTHER_LINK:
+        slower = " (is its NVLink in use?)" if seconds > base_s and "nvlink" in device.topology.lower() else ""
+        reached = f"reaches {1e-9 * size / seconds:.3g} GB/s at {size / 2**20:.4g} MiB"
+        than = f"{profile.name} {1e-9 * size / base_s:.3g}"
+        yield f"{timed.operation} over {timed.ranks} {reached}, {than}: another link{slower}"
 
 
 def _gpu_words(name: str) -> list[str]:

@@ -13,20 +13,21 @@ elementwise ``moved_bytes``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pandas as pd
 
-from calibration.importers.tables import read_table, with_numbers
+from calibration.importers.tables import messages_over, read_table, with_numbers
 from calibration.timings.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
 from calibration.timings.fit_attention import ATTENTION_SHAPE, fit_attention
 from calibration.timings.fit_gemm import fit_gemm
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.hardware.laws import TimingModel
+from ssdsim.hardware.collectives import CollectiveModel
+from ssdsim.hardware.links import LinkModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
 
@@ -38,15 +39,15 @@ _COLUMNS = {
     "link": ("message_bytes",),
     "elementwise": ("moved_bytes",),
 }
-_LINES: Mapping[str, Callable[..., TimingModel]] = {"link": fit_link, "elementwise": fit_elementwise}
 
 
 def with_plain_csv(profile: HardwareProfile, path: Path, source: str) -> HardwareProfile:
     """``profile`` with every model that the file has timings for replaced by a fit to them."""
     table = _read(path)
     gemm, attention = dict(profile.gemm), dict(profile.attention)
-    collectives = {kind: dict(by_ranks) for kind, by_ranks in profile.collectives.items()}
-    update: dict[str, TimingModel] = {}
+    collectives: dict[CollectiveKind, dict[int, CollectiveModel]] = {}
+    link: LinkModel | None = None
+    update: dict[str, Any] = {}
     for op, of_op in table.groupby("op"):
         rows = of_op.dropna(subset=[*_COLUMNS[str(op)], "seconds"])
         if len(rows) < FEWEST_ROWS:
@@ -58,16 +59,19 @@ def with_plain_csv(profile: HardwareProfile, path: Path, source: str) -> Hardwar
             for dtype, columns in _groups(rows, "dtype", *ATTENTION_SHAPE):
                 timed = dict(zip((*ATTENTION_SHAPE, "seconds"), columns, strict=True))
                 attention[dtype] = fit_attention(timed, DTYPE_BYTES[dtype], source)
-        elif op in _LINES:
+        elif op in ("link", "elementwise"):
             ((_, (sizes, seconds)),) = _groups(rows, "op", *_COLUMNS[str(op)])
-            update[str(op)] = _LINES[str(op)](sizes, seconds, source)
+            if op == "link":
+                link = fit_link(sizes, seconds, source)
+            else:
+                update["elementwise"] = fit_elementwise(sizes, seconds, source)
         else:
             of_kind = collectives.setdefault(cast(CollectiveKind, op), {})
             for ranks, (sizes, seconds) in _groups(rows, "ranks", "message_bytes"):
                 of_kind[round(float(ranks))] = fit_collective(sizes, seconds, source)
     sources = {**profile.sources, source: Provenance(kind="imported", source=source, note=f"plain CSV {path.name}")}
-    models = {"gemm": gemm, "attention": attention, "collectives": collectives, "sources": sources, **update}
-    return profile.changed(**models)
+    update |= {"gemm": gemm, "attention": attention, "sources": sources, **messages_over(profile, collectives, link)}
+    return profile.changed(**update)
 
 
 def _groups(rows: pd.DataFrame, by: str, *columns: str) -> Iterator[tuple[str, list[Array]]]:

@@ -1,9 +1,10 @@
-"""Tables of other tools: columns of numbers that are numbers, and the unit in which they count messages."""
+"""Tables of other tools: columns of numbers that are numbers, what they count messages in, and a base's small ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,10 @@ import pyarrow as pa
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest, short_repr
-from ssdsim.transformer.operations import sent_around
+from ssdsim.hardware.collectives import CollectiveLaw, CollectiveModel
+from ssdsim.hardware.links import LinkModel, OfMessages
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.transformer.operations import CollectiveKind, sent_around
 
 SHORTEST_S = 1e-12  # what is shorter than any clock can tell was not measured
 _LARGEST = 1e18  # of any number in a table: beyond it a double does not count
@@ -78,3 +82,23 @@ def bytes_per_count(
         if float(np.median(as_elements)) > _TOLERANCE * peak_bandwidth:
             return 1
     return element_bytes
+
+
+def messages_over(
+    base: HardwareProfile, collectives: Mapping[CollectiveKind, Mapping[int, CollectiveModel]], link: LinkModel | None
+) -> dict[str, Any]:
+    """Fields of ``base`` with its models of messages replaced; it still speaks for smaller ones than were timed."""
+    law, held = CollectiveLaw(base), {kind: dict(by_ranks) for kind, by_ranks in base.collectives.items()}
+    for kind, by_ranks in collectives.items():
+        of_kind = held.setdefault(kind, {})
+        of_kind |= {n: model.over(law.model(kind, n) if n in of_kind else None) for n, model in by_ranks.items()}
+    return {"collectives": held, "link": link.over(base.link) if link else base.link}
+
+
+def smallest_messages(profile: HardwareProfile, source: str, base: str) -> Iterator[str]:
+    """Warnings about models of ``source`` that were timed from a large message on: who speaks for smaller ones."""
+    for name, model in profile.models().items():
+        if isinstance(model, OfMessages) and model.source == source and model.smallest:
+            has_base = model.below is not None  # type: ignore[attr-defined]
+            whose = f"stay {base}'s" if has_base else "are extrapolated: their latency is not known"
+            yield f"{name} was timed from {model.smallest / 2**20:.4g} MiB on; smaller messages {whose}"

@@ -188,7 +188,7 @@ def _copies(folder: Path) -> float:
     """The bandwidth of nccl-tests with one rank, which copies, at sizes beyond the cache, each read and written."""
     path = _file(folder, _COPY_TABLE)
     rows = [row for run in text_runs(read_text(path, "output of nccl-tests")) for row in run.rows]
-    large = [(2 * row.size, row.seconds) for row in rows if row.size >= _LARGE_COPY_BYTES]
+    large = [(2 * size, seconds) for size, seconds, *_ in rows if size >= _LARGE_COPY_BYTES]
     if len(large) < 3:
         raise InputError(f"{path}: {len(large)} copies of {_LARGE_COPY_BYTES:,} B and more")
     sizes, seconds = np.array(large).T

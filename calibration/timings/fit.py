@@ -46,6 +46,9 @@ FEWEST_SIZES = 6
 
 _SECONDS, _SIZES = (1e-9, 100.0), (1.0, 1e15)
 _SPLITS = 10
+_LATENCY_ALONE = 0.02
+"""Of a message's time its bytes at the best rate, up to which it takes hardly more than the smallest. With a tenth NCCL
+has changed its protocol by then: up to four times as long on bundled GPUs, with this up to twice, mostly under 1.1."""
 
 
 def directions(refit: Callable[[NDArray[np.intp]], Array], sensitivity: Array, fewest: int = 1) -> Directions:
@@ -239,7 +242,7 @@ def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str) ->
         return CollectiveModel(source=source, regimes=fit_regimes(sizes, seconds)).seconds
 
     report = _pooled_report(fit, sizes, measured, 3 * len(regimes) - 1)
-    model = CollectiveModel(source=source, domain=_up_to("message_bytes", sizes), regimes=regimes)
+    model = CollectiveModel(source=source, domain=_of_messages(sizes, measured), regimes=regimes)
     return judged(model, report, sizes)
 
 
@@ -256,7 +259,8 @@ def _fit_line(
 
     fixed_s, bandwidth = fit_line(given, measured)
     fitted: dict[str, Any] = {fixed: fixed_s, "uncertainty": line_uncertainty(given, measured)}
-    model = kind(source=source, domain=_up_to(variable, given), bandwidth=bandwidth, **fitted)
+    domain = _of_messages(given, measured) if kind is LinkModel else {variable: (0.0, float(given.max()))}
+    model = kind(source=source, domain=domain, bandwidth=bandwidth, **fitted)
     return judged(model, _pooled_report(fit, given, measured, 2), given)
 
 
@@ -289,9 +293,14 @@ def checked_rows(what: str, columns: Mapping[str, ArrayLike], fewest: int = FEWE
     return rows
 
 
-def _up_to(name: str, sizes: Array) -> Domain:
-    """The domain from nothing to the largest size: what is smaller than the smallest timed takes the latency."""
-    return {name: (0.0, float(sizes.max()))}
+def _of_messages(sizes: Array, seconds: Array) -> Domain:
+    """The domain from the smallest message to the largest; from nothing where the smallest took the latency.
+
+    It did where its bytes, at the best rate of all, are a small part of its time: smaller ones then take as long.
+    """
+    smallest, best_rate = float(sizes.min()), float(np.max(sizes / seconds))
+    took_latency = smallest / best_rate <= _LATENCY_ALONE * float(np.min(seconds[sizes == smallest]))
+    return {"message_bytes": (0.0 if took_latency else smallest, float(sizes.max()))}
 
 
 def _pooled_report(

@@ -11,7 +11,7 @@ from msgspec import Meta
 from ssdsim.base.card import Card, NotNegative, Positive, Seconds
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.hardware.laws import DirectionsOfLine, LatencyBandwidth, Scaling, TimingModel
-from ssdsim.hardware.links import ring_rate
+from ssdsim.hardware.links import OfMessages, ring_rate
 from ssdsim.hardware.timing import Law, Timing, missing_timings, timed, untimed
 from ssdsim.transformer.operations import Collective, CollectiveKind, sent_around
 
@@ -35,7 +35,7 @@ class Regime(LatencyBandwidth, Card):
     fixed: ClassVar[str] = "latency_s"
 
 
-class CollectiveModel(TimingModel):
+class CollectiveModel(OfMessages, TimingModel):
     """One kind of collective over one number of ranks: Hockney's law in each protocol's range of sizes.
 
     ``bandwidth`` is of the message (the algorithm's), not of the wires. Where exactly a protocol gives way to the
@@ -43,9 +43,8 @@ class CollectiveModel(TimingModel):
     message grows. The first and the last regime extend past the timed sizes.
     """
 
-    dimensions: ClassVar[tuple[str, ...]] = ("message_bytes",)
-
     regimes: Annotated[tuple[Regime, ...], Meta(min_length=1)]
+    below: "CollectiveModel | None" = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,7 +95,7 @@ class CollectiveModel(TimingModel):
             )
             for regime in self.regimes
         )
-        return self.unfitted(regimes=regimes)
+        return self.unfitted(regimes=regimes, below=self.below_scaled(scaling, *keys))
 
 
 class CollectiveLaw(Law[Collective]):
@@ -108,12 +107,11 @@ class CollectiveLaw(Law[Collective]):
             return Timing(0.0, 0.0, key, "measured")
         if stand_in and op.ranks not in self.profile.collectives.get(op.kind, {}):
             own, other = (kind.replace("_", "-") for kind in (op.kind, stand_in))
-            seconds = self.model(stand_in, op.ranks).seconds(size)
+            _, seconds = self.model(stand_in, op.ranks).of_message(size)
             said = f"no {op.ranks}-rank {own} was timed"
             return untimed(self.profile, key, seconds, said, f"as an {other} of as much")
-        model = self.model(op.kind, op.ranks)
-        outside = model.beyond({"message_bytes": size})
-        return timed(self.profile, key, model, model.seconds(size), outside, model.wander(size))
+        model, seconds = self.model(op.kind, op.ranks).of_message(size)
+        return timed(self.profile, key, model, seconds, model.beyond({"message_bytes": size}), model.wander(size))
 
     def model(self, kind: CollectiveKind, ranks: int) -> CollectiveModel:
         """The model of a collective over the node's first ``ranks`` devices.

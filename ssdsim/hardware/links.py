@@ -3,24 +3,61 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ssdsim.base.card import Seconds
-from ssdsim.hardware.laws import LatencyBandwidthModel, Scaling
+from ssdsim.hardware.laws import LatencyBandwidthModel, Scaling, TimingModel
+
+# Cards with fields cannot be two bases of one class.
+if TYPE_CHECKING:
+    _OfModel = TimingModel
+else:
+    _OfModel = object
 
 
-class LinkModel(LatencyBandwidthModel):
-    """A message from one device to another: ``latency_s + bytes / bandwidth`` (Hockney)."""
+class OfMessages(_OfModel):
+    """What models of messages share: another one may speak for messages ``below`` the smallest timed.
+
+    A test of bandwidth says nothing of the latency of small messages. Its domain begins at its smallest size, and below
+    that the timings of another machine like it are kept.
+    """
 
     dimensions: ClassVar[tuple[str, ...]] = ("message_bytes",)
 
+    @property
+    def smallest(self) -> float:
+        """The smallest message timed; 0 where it took the latency, as all smaller ones do."""
+        return self.domain.get("message_bytes", (0.0, 0.0))[0]
+
+    def over(self, base: Self | None) -> Self:
+        """The model with the one of ``base`` for messages smaller than its own."""
+        return self.changed(below=base) if self.smallest else self
+
+    def below_scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
+        """The model of smaller messages on another device."""
+        below: Self | None = self.below  # type: ignore[attr-defined]
+        return below and below.scaled(scaling, *keys)
+
+    def of_message(self, message_bytes: float) -> tuple[Self, float]:
+        """The model that speaks for a message, and its seconds: at most those of the smallest message of this one."""
+        below: Self | None = self.below  # type: ignore[attr-defined]
+        if below is None or message_bytes >= self.smallest:
+            return self, float(self.seconds(message_bytes))  # type: ignore[attr-defined]
+        model, seconds = below.of_message(message_bytes)
+        return model, min(seconds, float(self.seconds(self.smallest)))  # type: ignore[attr-defined]
+
+
+class LinkModel(OfMessages, LatencyBandwidthModel):
+    """A message from one device to another: ``latency_s + bytes / bandwidth`` (Hockney)."""
+
     latency_s: Seconds
+    below: "LinkModel | None" = None
 
     fixed: ClassVar[str] = "latency_s"
 
     def scaled(self, scaling: Scaling, *keys: Any) -> Self:
         """The link as it is: a device has the one that it is said to have."""
-        return self.unfitted()
+        return self.unfitted(below=self.below_scaled(scaling, *keys))
 
 
 RING_SHARE = 0.9

@@ -25,7 +25,7 @@ from ssdsim.hardware.experts import ExpertsLaw, ExpertsModel
 from ssdsim.hardware.gemm import GemmLaw, GemmModel
 from ssdsim.hardware.latent import LatentLaw, LatentModel
 from ssdsim.hardware.laws import NO_INTERFERENCE, FixedCosts, Interference, TimingModel
-from ssdsim.hardware.links import LinkModel
+from ssdsim.hardware.links import LinkModel, OfMessages
 from ssdsim.hardware.prefill import (
     PrefillAttentionLaw,
     PrefillAttentionModel,
@@ -328,11 +328,10 @@ class HardwareProfile(Displayable, Card):
 
     def message_seconds(self, message_bytes: int, pair: tuple[int, int] | None = None) -> Timing:
         """Time of a point-to-point message between two devices, as of :meth:`link_between`."""
-        name, link = self.link_between(pair)
-        smallest = link.domain.get("message_bytes", (0.0, 0.0))[0]
-        # a message below the smallest one timed takes the latency, which that one measured
-        outside = link.beyond({"message_bytes": max(message_bytes, smallest)})
-        return timed(self, name, link, link.seconds(message_bytes), outside, link.wander(message_bytes))
+        name, fastest = self.link_between(pair)
+        link, seconds = fastest.of_message(message_bytes)
+        outside = link.beyond({"message_bytes": message_bytes})
+        return timed(self, name, link, seconds, outside, link.wander(message_bytes))
 
     def save(self, path: Path) -> None:
         """Write the profile as JSON, atomically."""
@@ -340,9 +339,12 @@ class HardwareProfile(Displayable, Card):
 
 
 def _each(held: Any, *keys: Any) -> Iterator[tuple[tuple[Any, ...], TimingModel]]:
-    """A model, or every model of a mapping, with the keys under which it is there."""
+    """A model and that of what is below it, or every model of a mapping, with the keys under which it is there."""
     if isinstance(held, TimingModel):
         yield keys, held
+        if isinstance(held, OfMessages) and held.below is not None:  # type: ignore[attr-defined]
+            name, *others = keys
+            yield from _each(held.below, f"{name} below {held.smallest / 2**20:.4g} MiB", *others)  # type: ignore[attr-defined]
         return
     for key, each in held.items():
         yield from _each(each, *keys, key)

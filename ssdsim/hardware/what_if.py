@@ -74,7 +74,7 @@ def link_change(old: LinkModel | None, new: LinkModel | None) -> tuple[float, fl
     """The ratio of bandwidths and the difference of latencies (s), by which collectives change with the link."""
     if old is None or new is None:
         return 1.0, 0.0
-    return new.bandwidth / old.bandwidth, new.latency_s - old.latency_s
+    return new.bandwidth / old.bandwidth, new.of_message(0.0)[1] - old.of_message(0.0)[1]
 
 
 def _links(profile: HardwareProfile, link: LinkModel | None) -> dict[int, LinkModel] | None:
@@ -200,7 +200,7 @@ def _link(like: HardwareProfile, sheet: Datasheet) -> LinkModel | None:
         return like.link
     if isinstance(sheet.link, str):
         return named_link(sheet.link, ", or GB/s one way")
-    latency_s = like.link.latency_s if like.link else LINKS["nvlink4"][0]
+    latency_s = like.link.of_message(0.0)[1] if like.link else LINKS["nvlink4"][0]
     return LinkModel(source=HYPOTHETICAL, latency_s=latency_s, bandwidth=LINK_EFFICIENCY * sheet.link)
 
 

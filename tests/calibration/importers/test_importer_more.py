@@ -13,6 +13,7 @@ from calibration.importers.plain_csv import with_plain_csv
 from calibration.importers.vidur import cross_check, import_elementwise, import_gemms, read_gemms
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.what_if import LINKS, scale
 from tests.refusals import refused
 
 LATENCY_US, BYTES_PER_US = 12.0, 200_000.0  # 200 GB/s
@@ -100,7 +101,7 @@ def test_a_table_that_does_not_name_its_test_must_be_told(tmp_path: Path) -> Non
         ("nothing here", "no rows of nccl-tests"),
         ('[{"name": "AllReduce"', "not JSON, or cut short"),
         (text_table(ranks=0), "say --ranks"),
-        (text_table().replace("all_reduce_perf", "alltoall_perf"), "operation 'alltoall' is not priced"),
+        (text_table().replace("all_reduce_perf", "broadcast_perf"), "operation 'broadcast' is not priced"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, text: str, message: str) -> None:
@@ -137,6 +138,21 @@ def test_a_plain_csv_replaces_what_it_times(tmp_path: Path) -> None:
     )
     assert float(profile.collectives["all_gather"][4].seconds(1e6)) == pytest.approx(time_us(1e6) * 1e-6, rel=0.02)
     assert profile.attention == base.attention
+
+
+@pytest.mark.parametrize(("op", "name"), [("all_reduce", "all_reduce:4"), ("link", "link")])
+def test_messages_smaller_than_a_csv_times_stay_the_bases(tmp_path: Path, op: str, name: str) -> None:
+    rows = [f"{op},,{1e-6 * time_us(size)},{size},4" for size in (1 << power for power in range(25, 33))]
+    path = tmp_path / "large.csv"
+    path.write_text("\n".join(["op,dtype,seconds,message_bytes,ranks", *rows]))
+    base = find_hardware("h100-sxm")
+    made = with_plain_csv(base, path, "csv")
+    assert made.models()[f"{name.partition(':')[0]} below 32 MiB{name[len(op) :]}"] == base.models()[name]
+    if op == "link":
+        assert made.message_seconds(256) == base.message_seconds(256)
+        assert made.message_seconds(2**26).seconds == pytest.approx(1e-6 * time_us(2**26), rel=0.02)
+        slower = scale(made, "slower", link="pcie4")
+        assert slower.message_seconds(256).seconds == pytest.approx(LINKS["pcie4"][0], rel=0.01)
 
 
 @pytest.mark.parametrize(

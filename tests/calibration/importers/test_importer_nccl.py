@@ -10,10 +10,13 @@ import pytest
 
 from calibration.importers.nccl_output import text_runs
 from calibration.importers.nccl_tests import Timings, read_nccl_tests, unlike, with_nccl_tests
+from calibration.importers.tables import smallest_messages
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.transformer.operations import Collective
 from tests.calibration.importers.nccl_texts import (
     SIZES,
+    all_reduce_share,
     devices,
     half,
     more_columns,
@@ -29,14 +32,18 @@ from tests.ssdsim.cli.in_process import asked
 INFO = "node00:746:801 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/IPC"
 
 
-def read(folder: Path, lines: list[str], operation: str | None = None, ranks: int | None = None) -> list[Timings]:
+def read(
+    folder: Path, lines: list[str], operation: str | None = None, ranks: int | None = None, run: int | None = None
+) -> list[Timings]:
     path = folder / "run.log"
     path.write_text("\n".join(lines), encoding="utf-8", newline="")
-    return read_nccl_tests(path, operation, ranks)
+    return read_nccl_tests(path, operation, ranks, run)
 
 
-def only(folder: Path, lines: list[str], operation: str | None = None, ranks: int | None = None) -> Timings:
-    (timed,) = read(folder, lines, operation, ranks)
+def only(
+    folder: Path, lines: list[str], operation: str | None = None, ranks: int | None = None, run: int | None = None
+) -> Timings:
+    (timed,) = read(folder, lines, operation, ranks, run)
     return timed
 
 
@@ -144,10 +151,92 @@ def test_equal_runs_are_one(tmp_path: Path) -> None:
     assert "medians of 2 runs" in timed.remarks[-1]
 
 
-@pytest.mark.parametrize("other", [new(gpu="NVIDIA A100-SXM4-80GB"), new(graph=20), new(processes=8)])
-def test_unequal_runs_are_not(tmp_path: Path, other: list[str]) -> None:
-    with refused("all_reduce over 8"):
-        read(tmp_path, [*new(), *other])
+def test_runs_of_other_gpus_are_not_mixed(tmp_path: Path) -> None:
+    lines = [*new(), *new(gpu="NVIDIA A100-SXM4-80GB")]
+    with refused("all_reduce over 8", "--run"):
+        read(tmp_path, lines)
+    assert only(tmp_path, lines, run=2).gpus == ("NVIDIA A100-SXM4-80GB",)
+    with refused("no run 3; it has 2"):
+        read(tmp_path, lines, run=3)
+
+
+@pytest.mark.parametrize(
+    ("other", "mode"),
+    [({"graph": 20}, "one process, in CUDA graphs (20 launches)"), ({"processes": 8}, "a process a rank, eager")],
+)
+def test_of_two_runs_of_a_page_the_one_that_is_as_engines_run_is_taken(
+    tmp_path: Path, other: dict[str, int], mode: str
+) -> None:
+    """A page shows one process of eight GPUs, and then the same under mpirun."""
+    lines = [*new(), *new(**other)]  # type: ignore[arg-type]
+    timed = only(tmp_path, lines)
+    assert (timed.mode, len(timed.rows)) == (mode, len(SIZES))
+    assert "run 1 (one process, eager)" in timed.remarks[-1]
+    assert only(tmp_path, lines, run=1).mode == "one process, eager"
+
+
+def test_logs_of_four_and_of_eight_gpus_of_a_machine_are_one_link(tmp_path: Path) -> None:
+    """The usual script times every collective over four GPUs, a process each, and then over eight."""
+    lines = [line for n in (4, 8) for test in ("all_reduce", "sendrecv") for line in new(n, test, processes=n)]
+    timings = read(tmp_path, lines)
+    assert [(timed.operation, timed.ranks) for timed in timings] == [
+        ("all_reduce", 4),
+        ("sendrecv", 4),
+        ("all_reduce", 8),
+    ]
+    assert "the medians of 2 runs of sendrecv over 4, 8" in timings[1].remarks[-1]
+
+
+def test_alltoall_is_what_tokens_take_to_their_experts(tmp_path: Path) -> None:
+    profile = with_nccl_tests(find_hardware("h100-sxm"), read(tmp_path, new(4, "alltoall")), "nccl-tests")
+    model = profile.collectives["all_to_all"][4]
+    assert model.source == "nccl-tests"
+    assert float(model.seconds(1e8)) == pytest.approx(1e-6 * time_us(1e8), rel=0.02)
+
+
+def test_what_rccl_tests_prints_is_read_alike(tmp_path: Path) -> None:
+    lines = new(gpu="AMD Instinct MI300X")
+    lines.insert(3, "rccl-tests: Version develop:83d38d9")
+    timed = only(tmp_path, [line.replace("sum      -1", "sum       0") for line in lines])
+    assert says_the_law(timed)
+    assert any("ran on AMD Instinct MI300X" in line for line in unlike(find_hardware("h100-sxm"), [timed]))
+
+
+def test_a_test_of_bandwidth_leaves_the_latency_to_the_base(tmp_path: Path) -> None:
+    """It replaced an all-reduce of 16 KiB, which decoding sends, by what its intercept says: five times as long."""
+    sizes = [2**power for power in range(25, 33)]
+    table = [f"{size} {size // 8} double sum -1 {half(size, all_reduce_share(4), '0')}" for size in sizes]
+    lines = [*(line for line in new(4, gpu="NVIDIA H100 80GB HBM3") if " float " not in line), *table]
+    base = find_hardware("h100-sxm")
+    made = with_nccl_tests(base, read(tmp_path, lines), "nccl-tests")
+    decoding, bulk = (Collective("all_reduce", "all_reduce", size, 4) for size in (2**14, 2**26))
+    assert made.seconds(decoding).seconds == base.seconds(decoding).seconds
+    assert made.seconds(decoding).warnings == base.seconds(decoding).warnings == ()
+    assert made.seconds(bulk).seconds == pytest.approx(1e-6 * time_us(2**26), rel=0.02)
+    assert [*smallest_messages(made, "nccl-tests", "h100-sxm")] == [
+        "all_reduce:4 was timed from 32 MiB on; smaller messages stay h100-sxm's"
+    ]
+    made.save(tmp_path / "made.json")
+    assert find_hardware(tmp_path / "made.json").seconds(decoding) == made.seconds(decoding)
+    assert "all_reduce below 32 MiB:4" in made.models()
+
+
+def test_below_the_smallest_size_of_a_law_without_a_base_it_is_extrapolated(tmp_path: Path) -> None:
+    base = find_hardware("h100-sxm")
+    sizes = [2**power for power in range(25, 33)]
+    table = [f"{size} {size // 8} double sum -1 {half(size, all_reduce_share(6), '0')}" for size in sizes]
+    lines = [*(line for line in new(6) if " float " not in line), *table]
+    made = with_nccl_tests(base, read(tmp_path, lines), "nccl-tests")
+    timing = made.seconds(Collective("all_reduce", "all_reduce", 2**14, 6))
+    assert timing.is_extrapolated
+    assert "message_bytes below the smallest timed, 3.35544e+07" in timing.warnings[0]
+    assert "their latency is not known" in next(smallest_messages(made, "nccl-tests", "h100-sxm"))
+
+
+def test_a_law_whose_smallest_message_took_the_latency_speaks_for_smaller_ones(tmp_path: Path) -> None:
+    made = with_nccl_tests(find_hardware("h100-sxm"), read(tmp_path, new()), "nccl-tests")
+    assert made.collectives["all_reduce"][8].domain["message_bytes"][0] == 0.0
+    assert [*smallest_messages(made, "nccl-tests", "h100-sxm")] == []
 
 
 @pytest.mark.parametrize(
@@ -155,7 +244,8 @@ def test_unequal_runs_are_not(tmp_path: Path, other: list[str]) -> None:
     [
         ({}, "one process, eager"),
         ({"graph": 20}, "one process, in CUDA graphs (20 launches)"),
-        ({"processes": 8}, "8 processes, eager"),
+        ({"processes": 8}, "a process a rank, eager"),
+        ({"processes": 2}, "2 processes, eager"),
     ],
 )
 def test_processes_and_graphs_are_kept_in_the_provenance(tmp_path: Path, kind: dict[str, int], mode: str) -> None:
@@ -223,8 +313,8 @@ def test_a_base_of_the_same_kind_is_fine(tmp_path: Path) -> None:
     assert unlike(find_hardware("v100-sxm2-32gb"), read(tmp_path, new())) == []
 
 
-def test_files_of_one_collective_in_different_ways_are_not_mixed(tmp_path: Path) -> None:
-    listed = [*read(tmp_path, new()), *read(tmp_path, new(graph=20))]
+def test_files_of_one_collective_on_other_gpus_are_not_mixed(tmp_path: Path) -> None:
+    listed = [*read(tmp_path, new()), *read(tmp_path, new(gpu="NVIDIA A100-SXM4-80GB"))]
     with refused("all_reduce over 8"):
         with_nccl_tests(find_hardware("v100-sxm2-32gb"), listed, "nccl-tests")
 
