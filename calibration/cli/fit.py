@@ -71,7 +71,7 @@ def runtime(
     **given: Any,
 ) -> int:
     """Fit what your engine adds to a hardware profile to its own benchmarks: CSV rows, or results of
-    vllm bench serve, sglang.bench_serving, trtllm-bench, aiperf, guidellm or llama-bench.
+    vllm bench serve, sglang.bench_serving, trtllm-bench, aiperf, guidellm, llama-bench, or bench.py of the SSD engine.
 
     With --hold it ends with what to run on this engine, and with 1 where what was put aside is not predicted --within.
     """

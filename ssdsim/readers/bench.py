@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from os.path import exists
 from typing import Any
 
-from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_transformer, transformer_names
-from ssdsim.readers.row import Row
+from ssdsim.readers.row import Row, made_row
 from ssdsim.transformer.card import Transformer
 
 _LEAST, _MOST = 1e-12, 1e12
@@ -173,4 +172,4 @@ def bench_row(fields: Mapping[str, Any], given: RowDefaults, where: str) -> Row:
     }
     if "hardware" not in filled:
         raise InputError(f"{where}: does not say the hardware; give its profile by --hardware")
-    return as_record(Row, {**filled, **said}, where, "row")
+    return made_row({**filled, **said}, where)

@@ -1,4 +1,4 @@
-"""Files of measured rows, told by what is in them: CSV rows, or the result file of an engine's own benchmark."""
+"""Files of measured rows, told by what is in them: CSV rows, or what an engine's own benchmark writes or prints."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from ssdsim.readers.bench import (
     speculation,
 )
 from ssdsim.readers.row import Row, check_columns, read_rows
+from ssdsim.readers.ssd_engine_rows import bench_output_rows, is_bench_output
 
 _OWN_BACKENDS = ("vllm", "vllm-chat", "openai", "openai-chat", "openai-comp")  # the others are other engines
 
@@ -260,7 +261,7 @@ FORMATS = (
 
 
 def read_measured(path: str | Path, **given: Any) -> list[Row]:
-    """The rows of a file: CSV, or JSON of an engine's benchmark (one object, a list of them, or one a line).
+    """The rows of a file: CSV, JSON of an engine's benchmark (one object, a list of them, or one a line), or its text.
 
     ``given`` are values of columns for what the file does not say (``hardware``, ``tp``, ``batch``, ...); it overrides
     nothing that the file says. None counts as not given.
@@ -269,6 +270,8 @@ def read_measured(path: str | Path, **given: Any) -> list[Row]:
     filled = {name: value for name, value in given.items() if value is not None}
     path = Path(path)
     text = read_text(path, "file of measurements")
+    if is_bench_output(text):
+        return bench_output_rows(text, filled, str(path))
     if not text.lstrip().startswith(("{", "[")):
         return read_rows(path, filled)
     records = parse_records(text, path)
@@ -288,7 +291,7 @@ def _rows_of_record(record: Any, given: Mapping[str, Any], where: str) -> Sequen
         for form in FORMATS:
             if form.knows(record):
                 return form.rows_of(record, given, where)
-    known = ", ".join(form.name for form in FORMATS)
+    known = ", ".join((*(form.name for form in FORMATS), "the SSD engine's bench.py"))
     raise InputError(f"{where}: no result that is known here (those of {known}, or a CSV file of rows)")
 
 

@@ -14,6 +14,7 @@ from ssdsim.advise.schedule import of_candidates
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.question.options import DEFAULTS
+from ssdsim.readers.ssd_engine_rows import MODELS
 from ssdsim.serving.schedule_file import Cell
 from ssdsim.strategies.ar import Autoregressive
 from ssdsim.strategies.protocols.axes import SAGUARO
@@ -24,7 +25,6 @@ from ssdsim.transformer.card import Transformer
 
 _MODEL = re.compile(r"llama-3\.\d-(?P<llama>\d+)b|qwen3-(?P<qwen>[\d.]+)b")
 _OUTPUT_TOKENS = 1024  # of room beside the prompt; bench.py makes 512 unless told otherwise
-SIZES = {"llama": ("1", "3", "8", "70"), "qwen": ("0.6", "1.7", "4", "8", "14", "32")}
 
 
 def commands(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str]) -> str:
@@ -108,8 +108,8 @@ def _model(card: Transformer) -> tuple[str, str]:
     match = _MODEL.fullmatch(card.name)
     family = ("llama" if match["llama"] else "qwen") if match else ""
     size = match[family] if match else ""
-    if size not in SIZES.get(family, ()):
-        known = "; ".join(f"{name} {', '.join(sizes)}" for name, sizes in SIZES.items())
+    if size not in MODELS.get(family, ()):
+        known = "; ".join(f"{name} {', '.join(sizes)}" for name, sizes in MODELS.items())
         raise InputError(f"the SSD engine does not know {card.name}; it has (billions of parameters): {known}")
     return family, size
 

@@ -2,6 +2,8 @@
 
 The only log with hits. ``Avg Cache Hits`` is the mean over steps of a batch's shares, after speculations of the primary
 and of the backup together: how often each hits cannot be told apart. Frequencies are of steps after a hit only.
+
+:mod:`ssdsim.readers.ssd_engine_rows` reads the speeds of the same output.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from ssdsim.readers.acceptance.fields import Index, LogLine, WrittenAmount, Writ
 from ssdsim.tokens.pair_file import Cache
 
 _NUMBER = r":\s*([\d.]+|N/A)"
-_LENGTH = "Avg Tokens per step (incl recovery)"
+LENGTH = "Avg Tokens per step (incl recovery)"
 _SHARE = "Avg Fraction of Speculated Tokens Accepted"
 _HITS = "Avg Cache Hits"
 _ON_HIT = "Avg Tokens per step on Cache Hit"
@@ -31,7 +33,7 @@ _TEMPERATURE = re.compile(r"\btemp=([\d.]+) b=|--temp[ =]([\d.]+)")
 _TARGET = re.compile(r"^[ \t]*Model: ([^,\s]+)", re.M)
 
 
-class _Block(LogLine):
+class Block(LogLine):
     """Output of a run: its last block of metrics, its mode and its command line."""
 
     length: WrittenAmount
@@ -56,10 +58,10 @@ def read(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
         raise InputError(f"{sources[1].path}: a run is a set of its own; name several by --set NAME=FILE")
     source = sources[0]
     where, text = str(source.path), source.text
-    starts = [match.start() for match in re.finditer(re.escape(_LENGTH), text)]
+    starts = [match.start() for match in re.finditer(re.escape(LENGTH), text)]
     if not starts:
-        raise InputError(f"{where}: no '[metrics] {_LENGTH}: ...' in it: no output of bench.py --spec")
-    run = _block(text[starts[-1] :], text, where)
+        raise InputError(f"{where}: no '[metrics] {LENGTH}: ...' in it: no output of bench.py --spec")
+    run = block_of(text[starts[-1] :], text, where)
     k = _lookahead(run, asked, where)
     counts = of_length(where, run.length, k) if run.p_hit is None else _of_hits(where, run, k)
     target = _TARGET.findall(text)
@@ -73,11 +75,11 @@ def read(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
     )
 
 
-def _block(block: str, text: str, where: str) -> _Block:
-    named = {"length": _LENGTH, "share": _SHARE, "p_hit": _HITS, "on_hit": _ON_HIT, "on_miss": _ON_MISS}
+def block_of(block: str, text: str, where: str) -> Block:
+    named = {"length": LENGTH, "share": _SHARE, "p_hit": _HITS, "on_hit": _ON_HIT, "on_miss": _ON_MISS}
     said: dict[str, Any] = {name: _number(title, block) for name, title in named.items()}
-    said |= {"k": _last(_MODE, text), "fan_out": _last(_FAN_OUT, text), "temperature": _last(_TEMPERATURE, text)}
-    return as_record(_Block, {**said, "frequencies": _frequencies(block)}, where, "block of metrics", written=True)
+    said |= {"k": last_of(_MODE, text), "fan_out": last_of(_FAN_OUT, text), "temperature": last_of(_TEMPERATURE, text)}
+    return as_record(Block, {**said, "frequencies": _frequencies(block)}, where, "block of metrics", written=True)
 
 
 def _unidentified(p_hit: float | None) -> list[str]:
@@ -89,7 +91,7 @@ def _unidentified(p_hit: float | None) -> list[str]:
     ]
 
 
-def _cache(p_hit: float, run: _Block) -> Cache:
+def _cache(p_hit: float, run: Block) -> Cache:
     return Cache(
         p_hit=min(1.0, p_hit),
         length=run.length,
@@ -99,7 +101,7 @@ def _cache(p_hit: float, run: _Block) -> Cache:
     )
 
 
-def _of_hits(where: str, run: _Block, k: int | None) -> Counts:
+def _of_hits(where: str, run: Block, k: int | None) -> Counts:
     """Counts of rounds after a hit, whose speculation is the primary's; after a miss it may be a backup's."""
     frequencies, on_hit = run.lengths, run.on_hit
     if not frequencies:
@@ -116,7 +118,7 @@ def _of_hits(where: str, run: _Block, k: int | None) -> Counts:
     return Counts(where, None, None, mean, k, None, survived, (1.0, *survived[:-1]))
 
 
-def _lookahead(run: _Block, asked: ImportOptions, where: str) -> int | None:
+def _lookahead(run: Block, asked: ImportOptions, where: str) -> int | None:
     """The K that the mode or the command line says; else the accepted tokens over their share."""
     if run.k is not None:
         return run.k
@@ -145,7 +147,7 @@ def _number(name: str, text: str) -> str | None:
     return None if match is None or match[1] == "N/A" else match[1]
 
 
-def _last(pattern: re.Pattern[str], text: str) -> str | None:
+def last_of(pattern: re.Pattern[str], text: str) -> str | None:
     """The last one, since a block of metrics comes at the end of its run."""
     printed = [next(group for group in match.groups() if group is not None) for match in pattern.finditer(text)]
     return printed[-1] if printed else None
