@@ -26,7 +26,7 @@ from ssdsim.question.price import round_error
 from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
 from ssdsim.readers.row import Row
-from ssdsim.readers.row_options import TELL_TOKENS, told_together
+from ssdsim.readers.row_options import TELL_TOKENS
 from ssdsim.rounds.round import Round
 from ssdsim.tokens.acceptance import rate_of
 from ssdsim.transformer.prefill import prefill_pass
@@ -106,7 +106,7 @@ def options_of(row: Row) -> dict[str, Any]:
     if row.strategy is not None:
         sits = any(option.name == "sd_draft" for option in strategies.ALL.named(row.strategy).options)
         given |= {"strategies": (row.strategy,), "sd_draft": "colocated" if sits else None}
-    given |= told_together(row.options, row.k)
+    given |= dict(row.options)
     if row.k is not None and not TELL_TOKENS & given.keys():
         given["alpha"] = _acceptance_of(row)
     return {name: value for name, value in given.items() if value is not None}

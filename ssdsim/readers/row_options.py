@@ -60,15 +60,6 @@ def check_owned(options: RowOptions, run: str) -> None:
             raise InputError(f"{said}{', '.join(each.title for each in owners)}: name what ran in the column strategy")
 
 
-def told_together(options: RowOptions, k: int | None) -> dict[str, Any]:
-    """The options as a question takes them. Beside a measured hit rate, fan-outs are the draft's work alone."""
-    told = dict(options)
-    fan_outs = [told.pop(name) for name in ("f", "fl", "flm") if name in told] if "p_hit" in told else []
-    if fan_outs and k is not None:
-        told["budget"] = max(each * (k + 1) if isinstance(each, int) else sum(each) for each in fan_outs)
-    return told
-
-
 def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 

@@ -36,8 +36,7 @@ _PROMPT, _OUTPUT = re.compile(r"--input_len[ =](\d+)"), re.compile(r"--output_le
 _DEFAULT_PROMPT, _DEFAULT_OUTPUT = 128, 512
 _DRAFT = re.compile(r"--draft[ =](\S+)")
 _EAGLE = re.compile(r"(--eagle)\b|just set (eagle)_layers")
-_FAN_OUTS = re.compile(r"\bfan_out_list=\[([\d, ]+)\]")
-_AFTER_MISS = re.compile(r"\bfan_out_list_miss=\[([\d, ]+)\]")
+_OUTCOMES = re.compile(r"\bMQ_LEN=(\d+)")
 
 
 def is_bench_output(text: str) -> bool:
@@ -104,12 +103,10 @@ def _speculated(run: Block, mode: list[str], before: str, model: str, given: Row
     said = {"k": run.k or given.get("k"), "acceptance_length": run.length, "temperature": run.temperature, **drafts}
     if run.p_hit is None:
         return said
-    return {
-        **said,
-        "p_hit": min(1.0, run.p_hit),
-        "backup": "jit" if "JIT" in mode else "fast",
-        **_fan_outs(run, before),
-    }
+    backup = "jit" if "JIT" in mode else "fast"
+    outcomes = last_of(_OUTCOMES, before)  # whose spread is in the hits that were counted
+    cached = {"f": run.fan_out} if outcomes is None else {"budget": int(outcomes)}
+    return {**said, "p_hit": min(1.0, run.p_hit), "backup": backup, **cached}
 
 
 def _draft(before: str, model: str, given: RowDefaults, where: str) -> str:
@@ -121,11 +118,3 @@ def _draft(before: str, model: str, given: RowDefaults, where: str) -> str:
     if draft is None:
         raise InputError(f"{where}: does not say which model drafted; give its card by --draft")
     return draft
-
-
-def _fan_outs(run: Block, before: str) -> dict[str, Any]:
-    """One number where all are alike."""
-    lists = {"fl": last_of(_FAN_OUTS, before), "flm": last_of(_AFTER_MISS, before)}
-    told = {name: [int(each) for each in said.split(",")] for name, said in lists.items() if said}
-    alike = {each for fan_outs in told.values() for each in fan_outs}
-    return told if len(alike) > 1 else {"f": next(iter(alike), run.fan_out)}

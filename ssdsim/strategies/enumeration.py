@@ -22,7 +22,7 @@ from ssdsim.rounds.kernel import ByState, Kernel, Tokens, tokens_of
 from ssdsim.rounds.round import Seconds, States, Stationary
 from ssdsim.strategies.protocols.axes import LOOKAHEAD
 from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
-from ssdsim.strategies.protocols.hits import CHAINS
+from ssdsim.strategies.protocols.hits import CHAINS, settle_budget
 from ssdsim.strategies.protocols.strategy import late
 from ssdsim.tokens.caching import forget_derived_hits, hits_given_accepted
 
@@ -70,8 +70,7 @@ class Enumeration(Cached):
         """Derive the budget of outcomes and, without hardware, the time of the draft."""
         if settings.source("fan_out_policy") != GIVEN:
             settings.settle("fan_out_policy", "uniform", "as its source has it")
-        if settings["budget"] is None:
-            settings.derive("budget", settings["f"] * (settings["k"] + 1), "f (k + 1)")
+        settle_budget(settings)
         if site.unit_free and settings["t_p"] is None:
             settings.derive("t_p", settings["t_sd"], "same as t_sd")
         if settings["enum_rows"] == "ragged":

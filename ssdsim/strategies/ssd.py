@@ -20,7 +20,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of, tokens_of_each
 from ssdsim.strategies.protocols.axes import LOOKAHEAD, SAGUARO, WordAxis
 from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
-from ssdsim.strategies.protocols.hits import CHAINS, SAGUARO_C
+from ssdsim.strategies.protocols.hits import CHAINS, SAGUARO_C, fan_out_of, settle_budget
 from ssdsim.strategies.protocols.shared import (
     SHARED_DRAFT_OPTIONS,
     TARGETS_AXIS,
@@ -127,12 +127,7 @@ class SSD(Cached):
         check_shared(settings, drafter)
         if site.unit_free:
             _settle_units(settings)
-        if settings["fl"] is not None and not site.unit_free:
-            budget = max(map(sum, (settings["fl"], settings["flm"] or settings["fl"])))
-            if budget == 0:
-                raise InputError("--fl caches no outcome: at least one fan-out must be above 0")
-            settings.derive("budget", budget, "the sum of the fan-out list")
-        elif settings["f"] == "window":
+        if settings["f"] == "window":
             if site.unit_free:
                 raise InputError("--f window needs hardware: without it nothing says what a branch token costs")
             check_place(self.title, drafter.title, drafter.needs_target)
@@ -140,14 +135,14 @@ class SSD(Cached):
             served = 1 if together else targets
             budget = window_budget(site, drafter, settings["k"], drafting_at(site, self.options), served)
             settings.derive("budget", budget, "the largest that the draft finishes while the target verifies")
-        elif settings["budget"] is None:
-            settings.derive("budget", settings["f"] * (settings["k"] + 1), "f (k + 1)")
+        settle_budget(settings)
+        if settings["budget"] == 0 and not site.unit_free:
+            raise InputError("--fl caches no outcome: at least one fan-out must be above 0")
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         k = settings["k"]
         scale = scale_of(settings)
-        guesses = sum(settings["fl"]) if settings["fl"] is not None else settings["budget"]
-        drafting = settings if scale is None else scale.accepting(settings, guesses / (k + 1))
+        drafting = settings if scale is None else scale.accepting(settings, fan_out_of(settings))
         accepted = drafter.accepted(drafting, k)
         fast = settings["backup"] == "fast"
         backup_pmf = accepted_length_pmf(settings["alpha_backup"], k) if fast else accepted.pmf

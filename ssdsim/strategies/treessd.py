@@ -16,7 +16,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.strategies.protocols.axes import SizesAxis
 from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, MOST_RUN, OUTCOMES, Cached
-from ssdsim.strategies.protocols.hits import TREES
+from ssdsim.strategies.protocols.hits import TREES, settle_budget
 from ssdsim.strategies.protocols.trees import AXES, OPTIONS, RoundTime, drafted, mean_model, settle_tree, tree_tokens
 from ssdsim.tokens.trees.drafted import Drafted, RankModel, StaticTree
 from ssdsim.tokens.trees.outcome_cache import FanOuts, hits_by_accepted, likeliest_fan_outs
@@ -63,9 +63,7 @@ class TreeSSD(Cached):
         """
         if settings["tree_beam"] is not None:
             raise DoesNotFit(f"{self.title} takes one tree for all rounds: give no --tree-beam")
-        if settings["budget"] is None:
-            f = settings["f"] if isinstance(settings["f"], int) else 1
-            settings.derive("budget", f * (settings["k"] + 1), "f (k + 1)")
+        settle_budget(settings)
         settle_tree(settings, site, drafter, _round_s(settings, site, drafter))
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:

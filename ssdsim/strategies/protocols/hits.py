@@ -11,6 +11,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.kinds import SHARE, Number, NumberOrWord, OneOf, Whole
 from ssdsim.base.kinds_of_lists import HitRates, ListOf
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section, choice, searched_choice, spelled
+from ssdsim.base.settings import Settings
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.strategies.protocols.axes import SAGUARO
 from ssdsim.tokens.saguaro import PLAIN
@@ -211,10 +212,23 @@ SAGUARO_C = choice(
 """Of strategies whose draft samples a chain."""
 
 
-def fan_out_of(settings: Mapping[str, Any]) -> int:
-    """The fan-out that is asked for, the default one where it follows from the machine."""
-    asked = settings["f"]
-    return asked if isinstance(asked, int) else int(F.default)
+def fan_out_of(settings: Mapping[str, Any]) -> float:
+    """Guesses a position, on average over a list of them; the default where they follow from the machine."""
+    asked, listed, outcomes = settings["f"], settings["fl"], settings["budget"]
+    if listed is not None:
+        return float(sum(listed) / len(listed))
+    if outcomes is not None:
+        return float(outcomes / (settings["k"] + 1))
+    return float(asked if isinstance(asked, int) else F.default)
+
+
+def settle_budget(settings: Settings) -> None:
+    """Derive the cached outcomes a sequence, where nobody gave them: the sum of the fan-outs, or F (K + 1)."""
+    if settings["fl"] is not None:
+        budget = max(map(sum, (settings["fl"], settings["flm"] or settings["fl"])))
+        settings.derive("budget", budget, "the sum of the fan-out list")
+    elif settings["budget"] is None:
+        settings.derive("budget", round(fan_out_of(settings) * (settings["k"] + 1)), "f (k + 1)")
 
 
 TREES = (P_HIT, F, *LAWS, BUDGET)

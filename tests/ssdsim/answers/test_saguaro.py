@@ -157,3 +157,14 @@ def test_what_was_measured_is_told_as_it_was_measured() -> None:
     scaled, plain = (configure(**AT_HAND, saguaro_c=c) for c in (0.3, 1.0))
     assert scaled.settings["alpha"] == plain.settings["alpha"]
     assert scaled.settings["p_hit"] > plain.settings["p_hit"]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("listed", [{"fl": [8] * 7}, {"budget": 56}])
+def test_the_tokens_that_c_scales_are_the_guesses_however_they_are_told(listed: dict[str, Any]) -> None:
+    given = {**PAIR, "t_sd": 0.3, "k": 6, "saguaro_c": 0.3, "backup": "jit"}
+    told, by_f, default = (configure(**given, **more).scenarios for more in (listed, {"f": 8}, {}))
+    for name in ("sd", "ssd"):
+        tokens, same, other = (float(each[name].estimate.tokens_per_round) for each in (told, by_f, default))
+        assert tokens == pytest.approx(same)
+        assert tokens != pytest.approx(other)

@@ -89,7 +89,7 @@ def test_a_run_of_ssd_has_the_columns_of_ssd(tmp_path: Path) -> None:
     row = row_of(tmp_path, ssd())
     assert (row.model, row.draft, row.engine, row.run) == ("llama-3.1-70b", "llama-3.2-1b", "ssd-engine", "ssd")
     assert (row.tp, row.batch, row.k, row.acceptance_length, row.output_tokens) == (4, 4, 6, 4.2, 256.0)
-    assert dict(row.options) == {"p_hit": 0.83, "f": 3, "backup": "jit", "temperature": 0.7}
+    assert dict(row.options) == {"p_hit": 0.83, "budget": 21, "backup": "jit", "temperature": 0.7}
     assert row.metric == "step_ms"  # a round's time: prompts are not in the speed
     assert row.value == pytest.approx(1e3 * 4 * 4.2 / 640.5)  # the speed is cut down to a whole number
 
@@ -103,9 +103,10 @@ def test_runs_of_ar_and_sd(tmp_path: Path) -> None:
 
 
 def test_what_ran_is_told_by_its_mode_and_its_lists(tmp_path: Path) -> None:
-    fast = row_of(tmp_path, ssd(mode="", flm=[15, 5, 1, 0, 0, 0, 0]))
-    assert dict(fast.options)["backup"] == "fast"
-    assert (dict(fast.options)["fl"], dict(fast.options)["flm"]) == (tuple(THREES), (15, 5, 1, 0, 0, 0, 0))
+    fast = dict(row_of(tmp_path, ssd(mode="", flm=[15, 5, 1, 0, 0, 0, 0])).options)
+    assert (fast["backup"], fast["budget"]) == ("fast", 21)  # outcomes, whose spread is in the hits
+    old = ssd().replace(LISTS.format(fl=THREES, flm=THREES), "")
+    assert dict(row_of(tmp_path, old).options)["f"] == 3
     head = row_of(tmp_path, ssd("--eagle "))
     assert (head.drafter, head.draft) == ("eagle3", None)
     assert row_of(tmp_path, ssd(mode=" + JIT + X(0.25)")).options == row_of(tmp_path, ssd()).options  # p_hit has it

@@ -143,3 +143,15 @@ def test_on_real_ranks_the_draft_works_while_the_target_verifies(pair: Ranks) ->
     drafted = [span for piece in scenario.steps["pre-speculate"].pieces for span in spans(draft, piece.name)]
     assert len(verified) == ROUNDS
     assert overlap_s(verified, drafted) > 0.0
+
+
+def test_the_draft_s_work_is_that_of_the_outcomes_however_they_are_told() -> None:
+    """A list of fan-outs is as much work as its sum; what only SSD takes from the machine is the default here."""
+    given = {"strategies": "ssd,enumeration", "k": 6}
+    listed, by_f, window, default = (
+        configure(**given, **more).scenarios["enumeration"]
+        for more in ({"fl": [9] * 7}, {"f": 9}, {"f": "window"}, {"f": 3})
+    )
+    assert listed.settings["budget"] == by_f.settings["budget"] == 63
+    assert listed.seconds == by_f.seconds != default.seconds
+    assert window.settings["budget"] == default.settings["budget"] == 21
