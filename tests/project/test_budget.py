@@ -40,7 +40,7 @@ BUDGETS = {
         13,
     ),  # runs as the profile was calibrated; a hit law of all pairs, trees of tables
 }
-HOUSES = {"ssdsim": 56_180, "calibration": 19_360}
+HOUSES = {"ssdsim": 56_290, "calibration": 19_360}  # with the SSD engine's speeds
 MOST_FILES = 414
 _EMPTY = 3  # lines of a file that only says what its folder is for
 
