@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ssdsim.base.errors import InputError
-from ssdsim.readers.acceptance.ssd_engine import LENGTH, Block, block_of, last_of
+from ssdsim.readers.acceptance.ssd_engine import LENGTH, RunMetrics, last_of, metrics_of
 from ssdsim.readers.bench import RowDefaults, bench_row, model_in
 from ssdsim.readers.row import Row
 from ssdsim.strategies.ar import Autoregressive
@@ -69,7 +69,7 @@ def _row(printed: float, after: str, before: str, given: RowDefaults, where: str
         raise InputError(f"{where}: does not say how many sequences were in flight; give them by --batch")
     own = model_in(model, given, where)
     block = after[: ended.end()]
-    run = block_of(block, before + block, where) if LENGTH in block else None
+    run = metrics_of(block, before + block, where) if LENGTH in block else None
     asynchronous = "Async" in mode
     rounds = {} if run is None else _speculated(run, mode, before, model, given, where)
     tokens = 1.0 if run is None else run.length
@@ -96,7 +96,9 @@ def _degree(before: str, asynchronous: bool) -> int | None:
     return None if gpus is None else int(gpus) - asynchronous
 
 
-def _speculated(run: Block, mode: list[str], before: str, model: str, given: RowDefaults, where: str) -> dict[str, Any]:
+def _speculated(
+    run: RunMetrics, mode: list[str], before: str, model: str, given: RowDefaults, where: str
+) -> dict[str, Any]:
     """The columns of a run of SD or SSD."""
     eagle = last_of(_EAGLE, before) is not None
     drafts = {"drafter": "eagle3"} if eagle else {"draft": _draft(before, model, given, where)}

@@ -33,7 +33,7 @@ _TEMPERATURE = re.compile(r"\btemp=([\d.]+) b=|--temp[ =]([\d.]+)")
 _TARGET = re.compile(r"^[ \t]*Model: ([^,\s]+)", re.M)
 
 
-class Block(LogLine):
+class RunMetrics(LogLine):
     """Output of a run: its last block of metrics, its mode and its command line."""
 
     length: WrittenAmount
@@ -61,7 +61,7 @@ def read(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
     starts = [match.start() for match in re.finditer(re.escape(LENGTH), text)]
     if not starts:
         raise InputError(f"{where}: no '[metrics] {LENGTH}: ...' in it: no output of bench.py --spec")
-    run = block_of(text[starts[-1] :], text, where)
+    run = metrics_of(text[starts[-1] :], text, where)
     k = _lookahead(run, asked, where)
     counts = of_length(where, run.length, k) if run.p_hit is None else _of_hits(where, run, k)
     target = _TARGET.findall(text)
@@ -75,11 +75,11 @@ def read(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
     )
 
 
-def block_of(block: str, text: str, where: str) -> Block:
+def metrics_of(block: str, text: str, where: str) -> RunMetrics:
     named = {"length": LENGTH, "share": _SHARE, "p_hit": _HITS, "on_hit": _ON_HIT, "on_miss": _ON_MISS}
     said: dict[str, Any] = {name: _number(title, block) for name, title in named.items()}
     said |= {"k": last_of(_MODE, text), "fan_out": last_of(_FAN_OUT, text), "temperature": last_of(_TEMPERATURE, text)}
-    return as_record(Block, {**said, "frequencies": _frequencies(block)}, where, "block of metrics", written=True)
+    return as_record(RunMetrics, {**said, "frequencies": _frequencies(block)}, where, "block of metrics", written=True)
 
 
 def _unidentified(p_hit: float | None) -> list[str]:
@@ -91,7 +91,7 @@ def _unidentified(p_hit: float | None) -> list[str]:
     ]
 
 
-def _cache(p_hit: float, run: Block) -> Cache:
+def _cache(p_hit: float, run: RunMetrics) -> Cache:
     return Cache(
         p_hit=min(1.0, p_hit),
         length=run.length,
@@ -101,7 +101,7 @@ def _cache(p_hit: float, run: Block) -> Cache:
     )
 
 
-def _of_hits(where: str, run: Block, k: int | None) -> Counts:
+def _of_hits(where: str, run: RunMetrics, k: int | None) -> Counts:
     """Counts of rounds after a hit, whose speculation is the primary's; after a miss it may be a backup's."""
     frequencies, on_hit = run.lengths, run.on_hit
     if not frequencies:
@@ -118,7 +118,7 @@ def _of_hits(where: str, run: Block, k: int | None) -> Counts:
     return Counts(where, None, None, mean, k, None, survived, (1.0, *survived[:-1]))
 
 
-def _lookahead(run: Block, asked: ImportOptions, where: str) -> int | None:
+def _lookahead(run: RunMetrics, asked: ImportOptions, where: str) -> int | None:
     """The K that the mode or the command line says; else the accepted tokens over their share."""
     if run.k is not None:
         return run.k
