@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from ssdsim.base.errors import InputError
-from ssdsim.cli.console import console, print_each, print_labelled, print_warnings
+from ssdsim.cli.console import console, echo, print_each, print_labelled, print_warnings
 from ssdsim.cli.options import CommandGroup, json_option, output_option, quiet_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
@@ -170,7 +170,7 @@ def nccl_tests(
     under, source = find_hardware(base), "nccl-tests"
     profile = with_nccl_tests(under, timings, source)  # which refuses before anything is said
     for timed in timings:
-        click.echo(f"{timed.where}: {timed.description}", err=True)
+        echo(f"{timed.where}: {timed.description}", stderr=True)
     remarks = (remark for timed in timings for remark in timed.remarks)
     print_warnings([*remarks, *unlike(under, timings), *smallest_messages(profile, source, base)], quiet=False)
     _save(profile.changed(name=output.stem), output)

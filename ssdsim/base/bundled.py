@@ -8,7 +8,7 @@ from os.path import exists, expanduser  # they take any text for a path, pathlib
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.errors import InputError, closest
 from ssdsim.base.record import Record, field
 
 T = TypeVar("T")
@@ -25,7 +25,8 @@ class Shelf(Record, Generic[T]):
     """The cards of one kind: files ``models/FOLDER/NAME.SUFFIX``, and those that are ``built_in`` here.
 
     ``load`` reads a card from a file. A complaint of an unknown name calls the kind ``what``, and says what is allowed
-    ``besides`` the names and the user's ``own``; of a name that may mean several cards it says what ``differs``.
+    ``besides`` the names and the user's ``own``; of a name that may mean several cards it says what ``differs``. It
+    suggests the nearest name of those that a slip is ``like``, or else the ``road`` to a card that is not there.
     """
 
     what: str
@@ -36,6 +37,8 @@ class Shelf(Record, Generic[T]):
     built_in: Mapping[str, T] = field(default_factory=dict)
     differs: Callable[[T], str] | None = None
     own: Callable[[], Iterable[str]] = tuple
+    like: Callable[[str, str], bool] = lambda called, name: True
+    road: Callable[[str], str] = lambda called: ""
 
     @cached_property
     def files(self) -> Mapping[str, Path]:
@@ -56,8 +59,8 @@ class Shelf(Record, Generic[T]):
         return self.load(self.files[name]) if name in self.files else self.built_in.get(name)
 
     def find(self, name: str) -> T:
-        """The bundled card of that name, matched without case and ``_`` as ``-``, or the card in a file."""
-        called = name.lower().replace("_", "-")
+        """The bundled card of that name, matched without case, ``_`` and blanks as ``-``, or the card in a file."""
+        called = name.lower().replace("_", "-").replace(" ", "-")
         card, path = self.bundled(called), Path(expanduser(name))
         if card is not None:
             return card
@@ -71,7 +74,10 @@ class Shelf(Record, Generic[T]):
         if len(several := may_mean(called, names)) > 1:
             return InputError(f"{self.what} '{name}' may mean {' or '.join(map(self._told_apart, several))}: name one")
         allowed = ", ".join((*names, *self.own(), *self.besides))
-        return InputError(f"unknown {self.what} '{name}'{nearest(called, names)} Allowed: {allowed}")
+        close = closest(called, (each for each in names if self.like(called, each)))
+        road = "" if close else self.road(str(name))
+        hint = f"; did you mean '{close}'?" if close else "."
+        return InputError(f"unknown {self.what} '{name}'{hint} Allowed: {allowed}{road and f'. {road}'}")
 
     def _told_apart(self, name: str) -> str:
         return name if self.differs is None else f"{name} ({self.differs(self.find(name))})"

@@ -79,13 +79,11 @@ def complaint(kind: Any, data: Any, what: str, written: bool = False) -> str:
 
 def _mistake(kind: Any, data: Any, written: bool) -> tuple[tuple[Any, ...], str] | None:
     """Keys from the outermost on, and a sentence."""
-    if data is _MISSING:
-        return (), "Field required"
     failed = _failure(kind, data, written)
     if failed is None:
         return None
     card = _main_type(kind, data)[0]
-    unknown = _unknown(card, data)
+    unknown = _unknown(card, data) or _lacking(card, data)
     if unknown:
         return (), unknown
     if get_origin(card) is dict and isinstance(data, Mapping):
@@ -168,6 +166,13 @@ def _unknown(kind: Any, data: Any) -> str:
     known = [*([tag] if tag else []), *kind.__struct_encode_fields__]
     key = next((key for key in data if key not in known), None)
     return "" if key is None else f"unknown key '{key}'{nearest(str(key), known)} Allowed: {', '.join(known)}"
+
+
+def _lacking(kind: Any, data: Any) -> str:
+    """An error about all keys and items that are not there; empty if none is lacking."""
+    missing = [str(key) for key, _, value in _parts(kind, data) if value is _MISSING]
+    items = get_origin(kind) is tuple
+    return f"lacks {'item ' * items}{', '.join(missing)}" if missing else ""
 
 
 def _wrong_value(kind: Any, data: Any, written: bool) -> str:

@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import NoReturn
 
 import click
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from ssdsim.cli.output import VERBOSE, ReaderLeftError
@@ -26,9 +27,18 @@ _SHAPES = re.compile(r"\d[\d.x]*")
 _WITH_UNIT, _UNBROKEN = re.compile(r"(\d) (%|ms\b|GPUs?\b)"), "\xa0"
 
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Characters that a terminal obeys, but for those of lines and blanks."""
+
+
 class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
         raise ReaderLeftError
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Segments whose text a terminal shows: styles are beside it, so what it would obey comes from a file."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else _CONTROL.sub(lambda c: repr(c[0])[1:-1], text), style, control)
 
 
 def console(stderr: bool = False) -> Console:

@@ -28,8 +28,43 @@ def load_transformer(path: Path) -> Transformer:
     return as_record(Transformer, read_toml(path, "card"), path, "card")
 
 
+def _numbers(name: str) -> list[str]:
+    return re.findall(r"\d+", name)
+
+
+def _is_like_gpu(called: str, name: str) -> bool:
+    """Tell whether one may be a slip for the other: an ``h20`` is no ``h200-sxm``, a ``b100`` no ``h100-sxm``."""
+    return called.split("-")[0] == name.split("-")[0] and _numbers(called)[:1] == _numbers(name)[:1]
+
+
+def _is_like_model(called: str, name: str) -> bool:
+    """Tell whether one may be a slip for the other: of another size or version it is another model."""
+    return called[:1] == name[:1] and _numbers(called) == _numbers(name)
+
+
+def _road_to_hardware(name: str) -> str:
+    """The line that makes a profile of a GPU's datasheet, likened to a GPU whose name has the same letters."""
+    called = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+    letters, *_ = re.findall("^[a-z]+", called) or [""]
+    like = next((each for each in HARDWARE.files if re.findall("^[a-z]+", each) == [letters]), "h100-sxm")
+    figures = "--memory GIB --memory-bandwidth GB/S --flops TFLOP/S --link GB/S --count GPUS"
+    return f"Another GPU's datasheet makes one: ssdsim hardware new --like {like} {figures} -o {called or 'mine'}.json"
+
+
+def _road_to_transformer(name: str) -> str:
+    """How the config.json of a model is had, which is a card."""
+    hub = name if name.count("/") == 1 else "OWNER/NAME"
+    return f"Another model is its config.json: hf download {hub} config.json --local-dir DIR, and --model DIR"
+
+
 TRANSFORMERS = Shelf(
-    "transformer", "transformers", ".toml", load_transformer, ("transformer-shaped-HxL", "a card or a config.json")
+    "transformer",
+    "transformers",
+    ".toml",
+    load_transformer,
+    ("transformer-shaped-HxL", "a card or a config.json"),
+    like=_is_like_model,
+    road=_road_to_transformer,
 )
 HARDWARE = Shelf(
     "hardware",
@@ -39,6 +74,8 @@ HARDWARE = Shelf(
     ("or the path of a profile",),
     differs=lambda profile: f"{profile.device.memory_bytes / 2**30:.0f} GiB",
     own=lambda: own_profiles(),
+    like=_is_like_gpu,
+    road=_road_to_hardware,
 )
 _CALLED: WeakValueDictionary[str, HardwareProfile] = WeakValueDictionary()
 MACHINES = {"dgx-1": "v100-sxm2-32gb", "dgx-1-32gb": "v100-sxm2-32gb", "dgx-1-16gb": "v100-sxm2-16gb"}
@@ -167,7 +204,7 @@ def full_hardware_name(name: str) -> str:
     ------
     InputError : a bundled profile and one of the user's have that name.
     """
-    called = name.lower().replace("_", "-")
+    called = re.sub("[_ ]", "-", name.lower())
     own = own_folder() / f"{called}{HARDWARE.suffix}"
     if HARDWARE.files.get(called):
         if isfile(own):

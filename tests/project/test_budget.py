@@ -12,8 +12,11 @@ from site_generator.shown import PROJECT
 BUDGETS = {
     "ssdsim/advise": (3_790, 18),  # one rule for recommend and export, and the command for all loads
     "ssdsim/answers": (5_416, 29),  # each at its own best, at many points at once; how sure, where it turns, each C
-    "ssdsim/base": (2_320, 21),  # spellings in Python
-    "ssdsim/cli": (4_575, 29),  # first screens beside what --explain has; former names; plan explains fleets
+    "ssdsim/base": (2_335, 21),  # spellings in Python; all that a card lacks, the road to one that is not there
+    "ssdsim/cli": (
+        4_590,
+        29,
+    ),  # what a terminal obeys is shown; first screens beside what --explain has; former names; plan explains fleets
     "ssdsim/hardware": (3_925, 18),  # profiles of the user's, who speaks for small messages, the road of an unknown GPU
     "ssdsim/pricing": (1_745, 8),  # what helps a draft of another dtype
     "ssdsim/question": (4_025, 22),  # formats that names say, defaults of engines and calibrated profiles

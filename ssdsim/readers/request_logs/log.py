@@ -172,7 +172,7 @@ class _Turn(Excerpt):
 
     def __post_init__(self) -> None:
         if self.value is None and self.content is None:
-            raise ValueError("value: Field required")
+            raise ValueError("lacks value")
 
     @property
     def text(self) -> str:

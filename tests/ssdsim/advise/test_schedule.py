@@ -108,7 +108,7 @@ def _number_or_text(text: str) -> Any:
         ('{"schema": 1', "not JSON, or cut short"),
         ('{"schema": 3, "assumptions": {}, "provenance": [], "cells": []}', "schema: Input should be 2, got 3"),
         ('{"schema": 1, "assumptions": {}, "provenance": [], "cels": []}', "did you mean 'cells'"),
-        ('# {"schema": 1, "assumptions": {}, "provenance": []}\nb,context\n1,2\n', "cells.0.strategy: Field required"),
+        ('# {"schema": 1, "assumptions": {}, "provenance": []}\nb,context\n1,2\n', "cells.0: lacks strategy"),
     ],
 )
 def test_what_is_no_schedule_is_refused(text: str, message: str) -> None:

@@ -27,6 +27,27 @@ def test_a_profiles_name(verb: str, tmp_path: Path) -> None:
     assert (done.returncode, NAME in done.stdout) == (0, True), done.stderr
 
 
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "predict --hardware",
+        "plan --workload",
+        "validate rows",
+        "import csv -o x.json",
+        "import nccl-tests -o x.json",
+        "import acceptance sglang -o x.json",
+    ],
+)
+def test_what_a_terminal_obeys_is_shown(verb: str, tmp_path: Path) -> None:
+    """As nvidia-smi's own log has it: a heading is underlined, and what follows may clear the screen."""
+    path = tmp_path / "topo\x1b[2J.log"
+    path.write_text("\x1b[4mGPU0\tGPU1\x1b[0m\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n")
+    done = asked(*verb.split(), str(path))
+    assert done.returncode == 2
+    assert "\x1b" not in done.stdout + done.stderr
+    assert r"topo\x1b[2J.log" in done.stderr
+
+
 @pytest.mark.long
 def test_a_papers_citation(tmp_path: Path) -> None:
     path = renamed("published", "kumar2026.toml", "Speculative Speculative Decoding", tmp_path / "paper.toml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from ssdsim.base.card import Card
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.catalog import find_hardware, load_transformer
 from ssdsim.hardware.links import LinkModel
 from ssdsim.hardware.profile import HardwareProfile
 from tests.refusals import refused
@@ -112,13 +113,21 @@ def test_the_first_mistake_is_found_at_any_depth(keys: tuple[str, ...], value: o
         ({"links": 2}, "Unable to extract tag using discriminator 'kind'"),
         ({"kind": 3}, "Input tag '3' found using 'kind' does not match any of the expected tags: 'ring', 'tree'"),
         (5, "Input should be a valid dictionary or object to extract fields from, got 5"),
-        ({"kind": "ring"}, "links: Field required"),
+        ({"kind": "ring"}, ": lacks links"),
     ],
 )
 def test_a_wrong_tag_is_told_of_with_those_that_there_are(shape: object, said: str) -> None:
     with pytest.raises(InputError) as error:
         as_record(_Nodes, {"shape": shape}, "memory", "nodes")
     assert str(error.value).endswith(said)
+
+
+def test_all_that_a_card_lacks_is_said_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\nhidden_size = 64\nlayers = 2\nheads = 4\n')
+    lacks = "architecture, kv_heads, head_dim, intermediate_size, vocab_size, max_context, source"
+    with refused(f"mine.toml: card: lacks {lacks}"):
+        load_transformer(path)
 
 
 def test_a_tuple_of_too_many_items_is_told_of_before_its_items() -> None:

@@ -48,6 +48,45 @@ def test_an_underscore_in_a_name_is_read_as_a_dash(alias: str) -> None:
         find_hardware("h200_sxn")
 
 
+@pytest.mark.parametrize(
+    ("name", "like", "file"),
+    [
+        ("h20", "h100-sxm", "h20.json"),
+        ("gb10", "gb200", "gb10.json"),
+        ("b100", "b200-sxm", "b100.json"),
+        ("RTX 4090", "rtx-pro-6000", "rtx-4090.json"),
+        ("mi300x", "h100-sxm", "mi300x.json"),
+        ("\U0001f600", "h100-sxm", "mine.json"),
+    ],
+)
+def test_a_gpu_that_is_not_here_is_shown_the_road_and_no_name_of_like_letters(name: str, like: str, file: str) -> None:
+    with refused(
+        f"'{name}'. Allowed: a100-sxm", f"ssdsim hardware new --like {like} --memory GIB", f"-o {file}"
+    ) as why:
+        find_hardware(name)
+    assert "did you mean" not in str(why.value)
+
+
+def test_a_slip_of_a_gpus_name_is_told_the_name_alone() -> None:
+    with refused("unknown hardware 'h100-smx'; did you mean 'h100-sxm'?") as why:
+        find_hardware("h100-smx")
+    assert "hardware new" not in str(why.value)
+    assert find_hardware("RTX PRO 6000") == find_hardware("rtx-pro-6000")
+
+
+@pytest.mark.parametrize(("name", "hub"), [("opt-30b", "OWNER/NAME"), ("facebook/opt-30b", "facebook/opt-30b")])
+def test_a_model_that_is_not_here_is_had_by_its_config(name: str, hub: str) -> None:
+    with refused(f"unknown transformer '{name}'. Allowed:", f"hf download {hub} config.json --local-dir DIR"):
+        find_transformer(name)
+
+
+def test_a_model_of_another_size_is_not_suggested() -> None:
+    with refused("unknown transformer 'qwen3-4b'. Allowed:"):
+        find_transformer("qwen3-4b")
+    with refused("unknown transformer 'qwn3-8b'; did you mean 'qwen3-8b'?"):
+        find_transformer("qwn3-8b")
+
+
 def test_a_hugging_face_folder_or_file_is_a_card(tmp_path: Path) -> None:
     folder = config_folder(tmp_path)
     card = find_transformer(str(folder))

@@ -65,7 +65,7 @@ def test_rows_beside_a_run_join_its_page(tmp_path: Path) -> None:
     [
         ({"rows": []}, "rows: List should have at least 1 item"),
         ({"summaries": 3}, "summaries: Input should be a valid list"),
-        ({"rows": [{"model": "m"}]}, "rows.0.hardware: Field required"),
+        ({"rows": [{"model": "m"}]}, "rows.0: lacks hardware"),
     ],
 )
 def test_what_no_validation_wrote_is_one_line(change: dict[str, Any], said: str, tmp_path: Path) -> None:

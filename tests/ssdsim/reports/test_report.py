@@ -294,7 +294,7 @@ def test_unit_free_runs_have_no_roofs_and_no_bands(tmp_path: Path) -> None:
         ({"config.toml": "schema = 1", "results.parquet": "rows"}, "not a Parquet file"),
         (
             {"config.toml": "schema = 1", "validation.jsonl": '{"comparisons": [{"point": {}}]}'},
-            "comparison 1: strategy: Field required",
+            "comparison 1: lacks strategy",
         ),
         ({"config.toml": "schema = 1\n[options]\nb = 0"}, "--b must be a whole number of at least 1, got 0"),
     ],
