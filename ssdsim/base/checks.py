@@ -36,8 +36,14 @@ def within(name: str, value: ArrayLike, low: float, high: float = np.inf) -> Arr
     least, most = array.min(), array.max()
     if not (least >= low and most <= high and most < np.inf):  # NaN fails every comparison
         allowed = f"lie in [{low:g}, {high:g}]" if high < np.inf else f"be finite and at least {low:g}"
-        raise InputError(f"{name} must {allowed}, got {most if least >= low else least:g}")
+        raise InputError(f"{name} must {allowed}, got {_said(most if least >= low else least, low, high)}")
     return array
+
+
+def _said(outside: float, low: float, high: float) -> str:
+    """A number that is out of a range: with all its digits where a few would put it inside."""
+    short = f"{outside:g}"
+    return repr(float(outside)) if low <= float(short) <= high and np.isfinite(outside) else short
 
 
 def whole(name: str, value: int, low: int, high: int | None = None) -> int:

@@ -51,9 +51,10 @@ def _shape(schema: pa.Schema, rows: int) -> bytes:
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """The table in a file, or some of its columns."""
     try:
-        # an open file, since pyarrow takes some names for those of other file systems
-        with path.open("rb") as file, pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            table, schema = opened.read(columns), opened.schema_arrow
+        # pyarrow's own file, since it takes some names for those of other file systems; no file of Python's and no
+        # threads: one that frees a buffer of Python's while Python ends aborts the program
+        with pa.OSFile(str(path)) as file, pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            table, schema = opened.read(columns, use_threads=False), opened.schema_arrow
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(f"{path}: not a Parquet file that can be read ({error})") from None
     metadata = dict(schema.metadata or {})

@@ -18,6 +18,7 @@ _STRADDLES = np.uint32(0)  # no draw: a round yields at least one token
 _ENDLESS = 1 << 62  # tokens of a request that never ends
 _LEVELS = 4096  # of a chance that slots share
 _CERTAIN = 1e-9  # from 0 or 1
+STRETCH = 32  # rounds of a slot with one request, in the long run
 
 
 class OutcomeTable:
@@ -208,9 +209,15 @@ class SteppedOutcomes:
     What a slot does next depends on what it did; ``lanes`` independent runs of ``batch`` slots side by side make that
     fast for the Monte Carlo. A block's rounds are ordered by lane, then by time. Requests are ``output_tokens`` long,
     endless where None, and a finished one is replaced at once.
+
+    In the ``long_run`` slots hold what they hold then, from the first round on. Every :data:`STRETCH` rounds another
+    request of the long run takes a slot over, in the state in which the last one left it. So means are those of whole
+    requests, and rounds forget each other within a stretch, although a request may last for thousands.
     """
 
-    def __init__(self, tokens: Tokens, batch: int, lanes: int, seed: np.random.SeedSequence) -> None:
+    def __init__(
+        self, tokens: Tokens, batch: int, lanes: int, seed: np.random.SeedSequence, long_run: bool = False
+    ) -> None:
         uniform, kinds = seed.spawn(2)
         self._uniform, self._kinds = np.random.default_rng(uniform), np.random.default_rng(kinds)
         mix = tokens if isinstance(tokens, Mix) else Mix(np.ones(1), _ENDLESS, (tokens,))
@@ -228,6 +235,10 @@ class SteppedOutcomes:
         self._kind = self._new_kinds(slots)
         self._left = np.full(slots, self._output_tokens)
         self._state = np.zeros(slots, dtype=np.uint32)
+        self._found = RequestsFound(mix) if long_run and isinstance(tokens, Mix) else None
+        self._steps_done = 0
+        if self._found is not None:
+            self._state = self._found.states(self._kinds.random(slots))
 
     def block(self, rounds: int) -> OutcomeBlock:
         batch, lanes = self._shape
@@ -241,6 +252,9 @@ class SteppedOutcomes:
 
     def _step(self, uniform: Array) -> Draws:
         """One round of every slot, shape ``(batch * lanes,)``."""
+        if self._found is not None and self._steps_done % STRETCH == 0:
+            self._kind, self._left = self._found.requests(self._kinds.random(uniform.size), self._state)
+        self._steps_done += 1
         if self._chances is not None:
             uniform = self._chances.moved(uniform, self._state, self._kind, self._shape[1])
         index = (uniform[:, None] >= self._cdf[self._state, self._kind]).sum(axis=1)
@@ -259,6 +273,28 @@ class SteppedOutcomes:
     def _new_kinds(self, count: int) -> NDArray[np.intp]:
         """Kinds as :meth:`numpy.random.Generator.choice` draws them; it looks at the weights anew at every call."""
         return np.searchsorted(self._up_to_kind, self._kinds.random(count), side="right")
+
+
+class RequestsFound:
+    """What a look at a slot finds in the long run: its state, the kind of its request, and the tokens left of it."""
+
+    def __init__(self, mix: Mix) -> None:
+        self._tokens = mix.output_tokens
+        rounds = (mix.weights[:, None, None] * mix.began).reshape(-1, len(mix.states))  # by kind and tokens made
+        up_to_state, self._up_to = np.cumsum(rounds.sum(axis=0)), np.cumsum(rounds.T.copy(), axis=1)
+        self._up_to_state = up_to_state / up_to_state[-1]
+
+    def states(self, uniform: Array) -> NDArray[np.uint32]:
+        return np.searchsorted(self._up_to_state, uniform, side="right").astype(np.uint32)
+
+    def requests(self, uniform: Array, states: NDArray[np.uint32]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Kinds, and tokens left, of the requests in slots of these states."""
+        places = np.empty(uniform.size, dtype=np.intp)
+        for state, up_to in enumerate(self._up_to):
+            there = states == state
+            places[there] = np.searchsorted(up_to, uniform[there] * up_to[-1], side="right")
+        kinds, made = np.divmod(places, self._tokens)
+        return kinds, self._tokens - made
 
 
 class SharedLevels:

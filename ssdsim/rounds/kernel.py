@@ -104,8 +104,13 @@ class Kernel(Record):
 
     @cached_property
     def expected_tokens(self) -> Array:
-        """Tokens of a round that begins in each state, shape ``(states,)``."""
-        return np.asarray(self.p.sum(axis=-1) @ np.arange(self.p.shape[-2], dtype=float))
+        """Tokens of a round that begins in each state, shape ``(states,)``: at least one, also by rounding."""
+        return np.asarray(np.maximum(1.0, self.p.sum(axis=-1) @ np.arange(self.p.shape[-2], dtype=float)))
+
+    @property
+    def yields(self) -> Array:
+        """P(a round of the long run yields n tokens)."""
+        return np.asarray(np.vecdot(self.stationary[..., None, :], self.p.sum(axis=-1).swapaxes(-1, -2)))
 
     @cached_property
     def averages(self) -> Averages:
@@ -144,31 +149,46 @@ class Mix(Record):
         return np.array([kernel.p for kernel in self.kernels])
 
     @cached_property
-    def averages(self) -> Averages:
-        """Exact averages of a slot's rounds, by renewal over requests.
+    def began(self) -> Array:
+        """Mean rounds of a request of each kind that begin with n tokens made, shape ``(kinds, tokens, states)``.
 
-        A request starts in the first state and lasts until it has ``output_tokens`` (tokens past the end of its last
-        round are not counted). How many rounds begin with n tokens made follows from those that began with fewer.
+        It starts in the first state and lasts until it has ``output_tokens``. How many rounds begin with n tokens made
+        follows from those that began with fewer.
         """
         p, tokens = self.p, self.output_tokens
         kinds, states, width, _ = p.shape
         most = width - 1
         # from the state in which a round of j = most...1 tokens began to that in which the next one begins
         steps = p[:, :, :0:-1].transpose(0, 2, 1, 3).reshape(kinds, most * states, states)
-        # mean rounds of a request that begin so, after places for ``most`` tokens before its start
-        began = np.zeros((kinds, most + tokens, states))
+        began = np.zeros((kinds, most + tokens, states))  # after places for ``most`` tokens before its start
         began[:, most, 0] = 1.0
         flat = began.reshape(kinds, -1)
         for n in range(1, tokens):
             before = flat[:, n * states : (most + n) * states]
             began[:, most + n] = np.einsum("gj,gjt->gt", before, steps)
-        inside = began.sum(axis=1)
-        to = np.einsum("gs,gst->gt", inside, p.sum(axis=2))
+        return began[:, most:]
+
+    @cached_property
+    def averages(self) -> Averages:
+        """Exact averages of a slot's rounds, by renewal over requests.
+
+        Tokens past the end of a request's last round are not counted.
+        """
+        inside = self.began.sum(axis=1)
+        to = np.einsum("gs,gst->gt", inside, self.p.sum(axis=2))
+        began_in, ended_in = (self._shares(self.weights @ each) for each in (inside, to))
         rounds = float(self.weights @ inside.sum(axis=1))
-        began_in, ended_in = (
-            dict(zip(self.states, (self.weights @ each / rounds).tolist(), strict=True)) for each in (inside, to)
-        )
-        return Averages(tokens * float(self.weights.sum()) / rounds, began_in, ended_in, shared=self.shared)
+        return Averages(self.output_tokens * float(self.weights.sum()) / rounds, began_in, ended_in, shared=self.shared)
+
+    @property
+    def yields(self) -> Array:
+        """P(a round of the long run yields n tokens), if requests had no ends that cut it short."""
+        rounds = self.weights[:, None] * self.began.sum(axis=1)
+        return np.asarray(np.einsum("gs,gsn->n", rounds, self.p.sum(axis=-1)) / rounds.sum())
+
+    def _shares(self, rounds: Array) -> dict[str, float]:
+        """The share of rounds in each state, none above 1."""
+        return dict(zip(self.states, (rounds / rounds.sum()).tolist(), strict=True))
 
 
 Tokens = Kernel | Mix

@@ -25,29 +25,35 @@ from ssdsim.tokens.confidence import drawn_confidences
 _FEW = 16  # sequences up to which a loop is faster than arrays
 
 
-def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int = 1) -> OutcomeSource:
+def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence) -> OutcomeSource:
     """The source of outcomes from the start, where every sequence is in the first state."""
-    if isinstance(tokens, ChosenRows):
-        return ChosenOutcomes(tokens, batch, seed)
-    if isinstance(tokens, Retried):
-        return RetriedOutcomes(tokens, batch, seed)
-    drawn = _drawn(tokens, batch, seed, lanes)
-    return RowsByState(drawn, tokens.rows) if isinstance(tokens, ByState) else drawn
+    return _source(tokens, batch, seed)
 
 
 def long_run_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int = 1) -> OutcomeSource:
     """The source after a run-in, when it has forgotten its start."""
-    source = outcome_source(tokens, batch, seed, lanes)
+    source = _source(tokens, batch, seed, lanes, long_run=True)
     if run_in := rounds_to_run_in(tokens):
         source.block(run_in * lanes)
     return source
 
 
-def _drawn(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int) -> OutcomeSource:
+def _source(
+    tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int = 1, long_run: bool = False
+) -> OutcomeSource:
+    if isinstance(tokens, ChosenRows):
+        return ChosenOutcomes(tokens, batch, seed)
+    if isinstance(tokens, Retried):
+        return RetriedOutcomes(tokens, batch, seed)
+    drawn = _drawn(tokens, batch, seed, lanes, long_run)
+    return RowsByState(drawn, tokens.rows) if isinstance(tokens, ByState) else drawn
+
+
+def _drawn(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int, long_run: bool) -> OutcomeSource:
     if steps_one_by_one(tokens):
         if isinstance(tokens, Kernel) and tokens.shared is None and lanes == 1 and batch <= _FEW:
             return WalkedOutcomes(tokens, batch, seed)
-        return SteppedOutcomes(tokens, batch, lanes, seed)
+        return SteppedOutcomes(tokens, batch, lanes, seed, long_run)
     assert isinstance(tokens, Kernel)
     if tokens.is_certain:
         return CertainOutcomes(tokens, batch)

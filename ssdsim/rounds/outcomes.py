@@ -16,8 +16,8 @@ from ssdsim.base.record import Record, replace
 from ssdsim.rounds.kernel import Mix, Tokens
 
 _LONGEST_WARM_UP = 4096
-_REQUESTS_RUN_IN = 2
 _FORGOTTEN = 1e-6  # of a chain's start
+_SHARED_RUN_IN = 64  # rounds after which slots have in common what they share
 STATE = 1 << 16  # a draw is tokens in the low half, and the number of the next state in the high half
 LOW = STATE - 1
 MOST_TOKENS_A_ROUND = LOW  # over the batch, whose draws are added up
@@ -160,11 +160,12 @@ def outcomes_until(source: OutcomeSource, tokens: int) -> OutcomeBlock:
 def rounds_to_run_in(tokens: Tokens) -> int:
     """Rounds after which the stream has forgotten its start.
 
-    For requests that differ, a few lifetimes; for chains, until the start has faded to a millionth: a chain's state
-    decays by its second eigenvalue a round (of two states, ``|p_p - p_b|``).
+    Requests that differ start as the long run has them, but for what the slots of a batch share. For chains, until the
+    start has faded to a millionth: a chain's state decays by its second eigenvalue a round (of two states,
+    ``|p_p - p_b|``).
     """
     if isinstance(tokens, Mix):
-        return _REQUESTS_RUN_IN * tokens.output_tokens
+        return 0 if tokens.shared is None else _SHARED_RUN_IN
     if tokens.forgets:
         return 0
     if len(tokens.states) == 2:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _MOST_LEAD = 64
+_RUN_IN = 256  # rounds
 _PLACES = 1 << 24  # tokens of a text: two places fit into a message
 _GAVE_UP = 0  # a message that is no text, which has a token at least
 HANDSHAKES = ("ideal", "code")
@@ -144,14 +145,17 @@ class AMUSD(Strategy):
         )
 
     def monte_carlo(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray]) -> RoundBlock:
-        """Rounds since a divergence, one after the other; a block starts as a divergence does."""
+        """Rounds one after the other; the block's last ones come before its first, so that none starts the run."""
         names = ("verify", "sample", "stale", "draft", "outcome", "token")
         columns = np.broadcast_arrays(np.zeros(outcomes.rounds), *(t[name] for name in names))[1:]
         play = _counted_round if _counts(t).any() else _ideal_round
         one = play(int(np.median(_least(t))), outcomes)
+        times = list(zip(*(c.tolist() for c in columns), strict=True))
+        for number in range(outcomes.rounds)[-_RUN_IN:]:
+            one(*outcomes.one(number), *times[number])
         round_s, verify_s, accepted = np.empty(outcomes.rounds), np.empty(outcomes.rounds), []
-        for number, times in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
-            taken, round_s[number], verify_s[number] = one(*outcomes.one(number), *times)
+        for number, of_round in enumerate(times):
+            taken, round_s[number], verify_s[number] = one(*outcomes.one(number), *of_round)
             accepted.append(taken)
         return _with_parts(outcomes.shortened_to(accepted), t, round_s, verify_s)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -11,18 +12,19 @@ import numpy as np
 from ssdsim.answers.simulation.actor import EventRun
 from ssdsim.answers.simulation.durations import StepStreams
 from ssdsim.answers.simulation.shared_draft import shared_rounds
-from ssdsim.answers.simulation.statistics import MOST_ROUNDS, Histogram, Recorder, Stopping
+from ssdsim.answers.simulation.statistics import FEW, MOST_ROUNDS, Histogram, Recorder, Stopping
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import whole
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.intervals import Measured
+from ssdsim.base.intervals import Measured, student_quantile
 from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record, replace
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.spellings import any_spelling
-from ssdsim.rounds.kernel import Mix
+from ssdsim.rounds.drawn import STRETCH
+from ssdsim.rounds.kernel import Mix, Tokens
 from ssdsim.rounds.outcome_sources import long_run_source, outcome_source
 from ssdsim.rounds.outcomes import (
     MOST_TOKENS_A_ROUND,
@@ -136,26 +138,38 @@ def simulate(
     recorder = Recorder(scenario.batch, scenario.strategy.miss_state)
     busy_s: Mapping[str, float] = {}
     if solver == "des":
-        stopping = Stopping(rounds, precision, most=most, progress=progress)
+        stretch = _stretch(scenario.drawn_from, 1)
+        stopping = Stopping(rounds, precision, stretch=stretch, most=most, progress=progress)
         busy_s = _replayed(scenario, seed, stopping, recorder, trace)
     else:
         _check_countable(scenario)
         outcome_seed, step_seed, *_ = _seeds(scenario, seed)
         tokens = scenario.drawn_from
-        lanes = _MC_LANES if steps_one_by_one(tokens) else 1
+        several = scenario.devices.targets > 1
+        batches = _MC_SHARED_BATCHES if several else 64
+        lanes = _lanes(tokens, (rounds or most) // batches)
         outcomes = long_run_source(tokens, scenario.batch, outcome_seed, lanes)
         steps = StepStreams(scenario.steps, scenario.spread, step_seed)
-        several = scenario.devices.targets > 1
         make = partial(shared_rounds, scenario) if several else scenario.strategy.monte_carlo
         # free-running rounds, and those of several targets, start anew with a block: short ones would be of the start
         early = precision is not None and not scenario.strategy.free_running
-        first = min(_MC_BLOCK, lanes * (_MC_FEW_SHARED if several else _MC_FEW)) if early else _MC_BLOCK
-        batches = _MC_SHARED_BATCHES if several else 64
-        stopping = Stopping(rounds, precision, _MC_BLOCK, batches, first, most=most, progress=progress)
+        of_lane = _MC_FEW_SHARED if several else STRETCH if isinstance(tokens, Mix) else _MC_FEW
+        first = min(_MC_BLOCK, lanes * of_lane) if early else _MC_BLOCK
+        stopping = Stopping(rounds, precision, _MC_BLOCK, batches, first, _stretch(tokens, lanes), most, progress)
         for size in stopping.blocks(recorder):
             block = outcomes.block(size)
             recorder.add(make(block, steps.block(block)))
     return _summary(scenario, recorder, busy_s, confidence)
+
+
+def _lanes(tokens: Tokens, block: int) -> int:
+    """Lanes of a Monte Carlo, each of which has a stretch of rounds in every block of so many."""
+    return min(_MC_LANES, max(1, block // STRETCH)) if steps_one_by_one(tokens) else 1
+
+
+def _stretch(tokens: Tokens, lanes: int) -> int:
+    """Rounds in a row that belong to one block: a block is a batch, which must depend on no other one."""
+    return lanes * STRETCH if isinstance(tokens, Mix) else lanes
 
 
 def trace_rounds(trace: Trace, scenario: Scenario, rounds: int, seed: int = 0) -> None:
@@ -247,7 +261,7 @@ def _check_countable(scenario: Scenario) -> None:
 def _summary(scenario: Scenario, recorder: Recorder, busy_s: Mapping[str, float], confidence: float) -> SimulatedRounds:
     means, caches = recorder.means, scenario.strategy.miss_state is not None
     rounds = means.total("rounds")
-    rate = means.ratio("tokens", "seconds", confidence)
+    rare = _rare_tokens(scenario.tokens, means.total("sequence_rounds"), confidence)
     p_all_hit = means.share("clean", "rounds", confidence) if caches else None
     round_s = means.ratio("seconds", "rounds", confidence)
     if p_all_hit is not None:
@@ -257,8 +271,8 @@ def _summary(scenario: Scenario, recorder: Recorder, busy_s: Mapping[str, float]
         batch=scenario.batch,
         gpus=scenario.gpus,
         rounds=int(rounds),
-        tokens_per_second=rate,
-        tokens_per_round=means.ratio("tokens", "sequence_rounds", confidence),
+        tokens_per_second=_at_least(rare, means.ratio("tokens", "seconds", confidence)),
+        tokens_per_round=_at_least(rare, means.ratio("tokens", "sequence_rounds", confidence)),
         round_s=round_s,
         p_hit=means.share("hits", "sequence_rounds", confidence) if caches else None,
         p_all_hit=p_all_hit,
@@ -268,6 +282,25 @@ def _summary(scenario: Scenario, recorder: Recorder, busy_s: Mapping[str, float]
         utilisation={role: seconds / means.total("seconds") for role, seconds in busy_s.items()},
         round_histogram=recorder.round_s,
     )
+
+
+def _rare_tokens(tokens: Tokens, rounds: float, confidence: float) -> float:
+    """The half width, of a mean of 1, that independent rounds have, where nearly all yield as many tokens; else 0.
+
+    Batches may not show an event that is rarer than the rounds.
+    """
+    yields = tokens.yields
+    if rounds * (1.0 - yields.max()) >= FEW:
+        return 0.0
+    count = np.arange(yields.size)
+    mean = float(yields @ count)
+    variance = float(yields @ (count - mean) ** 2)
+    return student_quantile(confidence, max(1, int(rounds) - 1)) * math.sqrt(variance / rounds) / mean
+
+
+def _at_least(half: float, mean: Measured) -> Measured:
+    """A mean whose interval is no narrower than this share of it on both sides."""
+    return Measured(mean.value, min(mean.low, mean.value * (1.0 - half)), max(mean.high, mean.value * (1.0 + half)))
 
 
 def _cost_of_a_miss(scenario: Scenario) -> float:

@@ -15,7 +15,7 @@ from ssdsim.base.record import Record
 from ssdsim.rounds.round import PARTS, RoundBlock
 
 _MOST_BATCHES = 128  # collapsed in pairs to half when full: between 64 and 127 degrees of freedom
-_FEW = 50  # below so many, an event's count is not yet normal
+FEW = 50  # below so many, an event's count is not yet normal
 _BIN = 1e-3  # relative width of a histogram's bins
 _SPREAD = 4  # bins a value, up to which counting them all is faster than sorting
 _LEAST_BLOCKS = 32  # before an interval is trusted to stop a run
@@ -80,7 +80,7 @@ class BatchMeans:
         """
         by_batches = self.ratio(above, below, confidence)
         successes, trials = self.total(above), self.total(below)
-        if min(successes, trials - successes) >= _FEW:
+        if min(successes, trials - successes) >= FEW:
             return by_batches.of_a_share
         low, high = binomial_interval(successes, trials, confidence)
         return Measured(by_batches.value, min(low, by_batches.low), max(high, by_batches.high)).of_a_share
@@ -176,6 +176,7 @@ class Stopping(Record):
 
     Blocks have equal lengths of at most ``largest_block`` rounds; the last one takes the rest. If the first is a
     shorter ``first_block``, blocks grow as the run's batches do. A run that is not precise ends after ``most`` rounds.
+    Every block is of whole ``stretches``: rounds of one depend on each other, those of two do not.
     """
 
     rounds: int | None
@@ -183,15 +184,17 @@ class Stopping(Record):
     largest_block: int = 1024
     batches: int = 64  # blocks that a given number of rounds is cut into: enough for batch means
     first_block: int | None = None
+    stretch: int = 1
     most: int = MOST_ROUNDS
     progress: Progress | None = None
 
     def blocks(self, recorder: Recorder) -> Iterator[int]:
         limit = self.rounds or self.most
-        size = max(1, min(self.first_block or self.largest_block, limit // self.batches))
+        size = min(self.first_block or self.largest_block, limit // self.batches)
+        size = self.stretch * max(1, size // self.stretch)
         done = 0
         while done < limit:
-            together = min(recorder.means.chunks_a_batch, self.largest_block // size)
+            together = max(1, min(recorder.means.chunks_a_batch, self.largest_block // size))
             step = min(size * together, limit - done)
             yield step
             done += step

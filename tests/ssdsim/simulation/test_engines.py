@@ -16,6 +16,7 @@ from ssdsim.base.intervals import Measured
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.drawn import chain_states
+from ssdsim.rounds.outcome_sources import long_run_source, outcome_source
 from ssdsim.rounds.round import Estimate
 from tests.refusals import assert_refused
 from tests.ssdsim.cli.in_process import asked
@@ -149,6 +150,52 @@ def test_intervals_cover_the_truth_as_often_as_they_say(
         assert least <= count / seeds <= most, f"{name}: {count / seeds:.3f}"
 
 
+DIFFERENT: list[dict[str, Any]] = [
+    {"alpha": 0.8, "alpha_concentration": 4.0, "k": 6},
+    {"alpha": 0.5, "alpha_concentration": 2.0, "k": 1},
+    {"alpha": 0.8, "alpha_concentration": 4.0, "k": 6, "b": 8},
+    {"alpha": 0.8, "alpha_concentration": 4.0, "k": 6, "output_tokens": 64},
+]
+
+
+@pytest.mark.parametrize(
+    ("solver", "how"),
+    [
+        ("mc", {"rounds": 2_000}),
+        ("des", {"rounds": 2_000}),
+        pytest.param("mc", {"rounds": 20_000}, marks=pytest.mark.slow),
+        pytest.param("mc", {"precision": 0.02}, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("requests", DIFFERENT[:2] + [pytest.param(each, marks=pytest.mark.slow) for each in DIFFERENT])
+def test_intervals_hold_where_requests_differ(requests: dict[str, Any], solver: Any, how: dict[str, Any]) -> None:
+    """A batch of a run is as independent of the next one as it says, although a request lasts for hundreds of rounds.
+
+    Of 40 intervals that cover 95 %, fewer than 34 do with a probability of 0.004; 34 of ones of 70 % with 0.02.
+    """
+    scenario = configure(t_sd=0.2, **requests).scenarios["sd"]
+    truth = float(scenario.estimate.tokens_per_second)
+    runs = (simulate(scenario, solver=solver, seed=seed, **how) for seed in range(40))
+    assert sum(run.tokens_per_second.covers(truth) for run in runs) >= 34
+
+
+@pytest.mark.parametrize("solver", ["mc", "des"])
+def test_an_event_rarer_than_the_rounds_has_its_place_in_the_interval(solver: Any) -> None:
+    """None was seen; but they happen, and an interval of no width would say that they never do."""
+    scenario = configure(t_sd=0.2, alpha=1e-6, k=4).scenarios["sd"]
+    run = simulate(scenario, solver=solver, rounds=2_000, seed=1)
+    assert run.tokens_per_round.value == 1.0
+    assert run.tokens_per_round.low < 1.0 + 1e-6 < run.tokens_per_round.high < 1.001
+    assert run.tokens_per_second.low < float(scenario.estimate.tokens_per_second) < run.tokens_per_second.high
+
+
+def test_blocks_of_sides_that_never_wait_start_in_the_middle() -> None:
+    """AMUSD's rounds since a divergence are not those of the long run: many short replicas would average its start."""
+    scenario = configure(t_sd=0.2, strategies="amusd", alpha=1.0, k=4).scenarios["amusd"]
+    run = simulate(scenario, solver="mc", rounds=20_000, seed=1)
+    assert run.tokens_per_second.value == pytest.approx(float(scenario.estimate.tokens_per_second), rel=1e-4)
+
+
 def run_of(solver: Any, rounds: int = 4_096, **options: Any) -> SimulatedRounds:
     return simulate(configure(**options).scenarios["ssd"], solver=solver, rounds=rounds)
 
@@ -225,12 +272,9 @@ def test_precision_stops_a_run_when_it_is_reached(solver: Any) -> None:
     assert loose.rounds < tight.rounds
 
 
-@pytest.mark.parametrize(
-    "options", [{"b": 2, "alpha_concentration": 3.0}, {"strategies": "amusd"}], ids=["requests that differ", "amusd"]
-)
-def test_rounds_that_go_together_for_long_are_drawn_in_long_blocks(options: dict[str, Any]) -> None:
-    """Else an interval from short ones would be too narrow: a request lasts for hundreds of rounds."""
-    (scenario,) = configure(t_sd=0.3, **{"strategies": "ssd", **options}).scenarios.values()
+def test_rounds_that_go_together_for_long_are_drawn_in_long_blocks() -> None:
+    """AMUSD's blocks are runs of their own: short ones would hardly be of the long run."""
+    scenario = configure(t_sd=0.3, strategies="amusd").scenarios["amusd"]
     assert simulate(scenario, solver="mc", precision=0.5, seed=2).rounds == 32 * 16_384
 
 
@@ -276,12 +320,11 @@ def test_utilisation_is_what_the_round_says() -> None:
     "options",
     [{"p_hit": 0.7, "backup": "jit"}, {"p_hit": 0.7, "backup": "fast"}, {"p_hit": 0.7, "alpha_concentration": 3.0}],
 )
-def test_a_stream_does_not_depend_on_how_it_is_cut_into_blocks(options: dict[str, Any]) -> None:
-    from ssdsim.rounds.outcome_sources import outcome_source
-
+@pytest.mark.parametrize("source_of", [outcome_source, long_run_source])
+def test_a_stream_does_not_depend_on_how_it_is_cut_into_blocks(options: dict[str, Any], source_of: Any) -> None:
     scenario = configure(t_sd=0.3, b=5, **options).scenarios["ssd"]
-    whole = outcome_source(scenario.tokens, scenario.batch, np.random.SeedSequence(3)).block(8_000).draws
-    source = outcome_source(scenario.tokens, scenario.batch, np.random.SeedSequence(3))
+    whole = source_of(scenario.tokens, scenario.batch, np.random.SeedSequence(3)).block(8_000).draws
+    source = source_of(scenario.tokens, scenario.batch, np.random.SeedSequence(3))
     parts = [source.block(size).draws for size in (1, 7, 992, 3_000, 4_000)]
     assert np.array_equal(np.concatenate(parts, axis=1), whole)
 
