@@ -12,7 +12,10 @@ from site_generator.shown import PROJECT
 BUDGETS = {
     "ssdsim/advise": (3_790, 18),  # one rule for recommend and export, and the command for all loads
     "ssdsim/answers": (5_470, 29),  # each at its own best, at many points at once; how sure, where it turns, each C
-    "ssdsim/base": (2_420, 21),  # limits of files; spellings in Python; all that a card lacks, the road to one that is not there
+    "ssdsim/base": (
+        2_420,
+        21,
+    ),  # limits of files; spellings in Python; all that a card lacks, the road to one that is not there
     "ssdsim/cli": (
         4_590,
         29,
