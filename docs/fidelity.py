@@ -141,10 +141,12 @@ A card has factors on kernels that were timed alone, and the host's time.
 
 - *Overlap*: a kernel takes longer than its bytes and flops at the device's peaks. This is the share of that excess that
   neighbouring kernels hide. 4-bit products hide nothing.
-- *Attention*, *communication*: `vllm-0.9`, `trtllm` and `sglang` have kernels of their own. Their decode attention
-  takes its launch, and its bytes at the memory's bandwidth; no factor makes it faster. Their small all-reduce takes its
-  latency, and every other rank's message over the link, times the factor (`compiled` has that, too). Other factors are
-  on the profile's tables.
+- *Attention*: engines that serve have kernels of their own, which take their launch and their bytes, as fast as the
+  profile's tables read long contexts at best, and at most at 94 % of the memory's bandwidth. What they take besides is
+  of each layer. *Sharing*: those of 2024 read keys and values for each query head; one head more that shares them adds
+  this part of attention's time.
+- *Communication*: a small all-reduce of `vllm-0.9`, `trtllm` and `sglang` takes its latency, and every other rank's
+  message over the link, times the factor (`compiled` has that, too). Other factors are on the profile's tables.
 - `compiled` has a factor on matrices: torch.compile's kernels for one token are not cuBLAS's.
 - *Prompts*: the share of other requests' prompts that a token waits for.
 - *Told*: numbers that the rows know better than the prior, which says how far one engine may be from another. The other
@@ -153,7 +155,7 @@ A card has factors on kernels that were timed alone, and the host's time.
 
 """
 _NUMBERS = (
-    *("card", "versions", "GPUs", "overlap", "attention", "communication", "µs a layer", "ms a step"),
+    *("card", "versions", "GPUs", "overlap", "sharing", "communication", "µs a layer", "ms a step"),
     *("µs a sequence", "prompts", "8-bit cache", "told"),
 )
 
@@ -209,15 +211,18 @@ def _later(row: Any) -> bool:
     return not _published(row)
 
 
-_OF_VLLM = tuple(field for field in DECODING if field != "per_step_s")
+_STREAMING = tuple(field for field in DECODING if field != "attention")
+"""Of engines whose attention is that of its bytes: what it takes besides is of each layer."""
+_OF_2024 = (*_STREAMING, "attention_sharing")
+_OF_VLLM = tuple(field for field in _STREAMING if field != "per_step_s")
 _OF_V1 = "0.5, speculation v1 (to June 2026)"
-_OF_SGLANG = (*(field for field in DECODING if field != "per_layer_s"), "prompts")
+_OF_SGLANG = (*_STREAMING, "prompts")
 GROUPS = (
     Group("vllm-0.9", "vllm", "0.9 to 0.23", _later, _base(_OWN, _BY_LAYERS), _OF_VLLM),
-    Group("trtllm", "tensorrt-llm", "1.0 and later", _later, _base(_TRTLLM, _MODERN)),
+    Group("trtllm", "tensorrt-llm", "1.0 and later", _later, _base(_TRTLLM, _MODERN), _STREAMING),
     Group("sglang", "sglang", _OF_V1, lambda row: True, _base(_OWN, _BY_STEPS), _OF_SGLANG),
-    Group("vllm-0.5", "vllm", "0.5 and 0.6", _published, _base(_EAGER, _MODERN)),
-    Group("trtllm-0.11", "tensorrt-llm", "0.11", _published, _base(_EAGER, _MODERN)),
+    Group("vllm-0.5", "vllm", "0.5 and 0.6", _published, _base(_EAGER, _MODERN), _OF_2024),
+    Group("trtllm-0.11", "tensorrt-llm", "0.11", _published, _base(_EAGER, _MODERN), _OF_2024),
 )
 """Engines that serve; their rounds are in docs/fidelity_rounds.py."""
 
@@ -359,7 +364,7 @@ def _numbers(result: Result, fit: RuntimeFit) -> str:
     where = "4 bits" if fit is result.fit.four_bits else "before"
     return (
         f"| `{result.group.card}` | {result.group.versions} | {where} | {kernels.overlap:.2f} | "
-        f"{kernels.attention:.2f} | {kernels.communication:.2f} | {1e6 * host.per_layer_s:.0f} | "
+        f"{kernels.attention_sharing:.2f} | {kernels.communication:.2f} | {1e6 * host.per_layer_s:.0f} | "
         f"{1e3 * host.per_step_s:.2f} | {1e6 * host.per_sequence_s:.0f} | {kernels.prompts:.2f} | "
         f"{'yes' if card.cache_dtype else ''} | {', '.join(fit.identified)} |"
     )

@@ -32,6 +32,9 @@ from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
 SPECULATING = ("per_draft_step_s", "per_round_s", "per_round_sequence_s")
+_AS_GOOD = 1.1
+"""Times the least left-out error: of caches by which series are missed hardly by more the likelier is taken."""
+
 MASKS = ("per_mask_s",)
 """The numbers of branches: rows of SSD pay them where its draft is late."""
 EXPERTS = (
@@ -95,7 +98,7 @@ def fit_runtime(
     then stays that of ``base``.
 
     Where rows do not say their cache's dtype beside quantised weights, the card keeps the one by which series left out
-    are missed by less, of one series the likelier: that is a choice between two, not a number that is fitted.
+    are missed by less, of two as good the likelier: that is a choice between two, not a number that is fitted.
 
     Its errors are those of ``base`` times what series show that were left out (``own_errors``), or those of ``base``.
     """
@@ -185,12 +188,13 @@ def _fit_numbers(
     if drafts and heads:  # they speak of their heads' steps, as the card's one number for these
         base = base.drafting_with(work_of(heads[0], base).site.draft.head)
     fits = [_numbers(rows, each, fields, name, engine or base.engine) for each in _caches(rows, base)]
-    return min(fits, key=lambda each: (each.left_out_error or 0.0, each.solution.misfit))
+    most = _AS_GOOD * min(each.left_out_error or 0.0 for each in fits)
+    return min((each for each in fits if (each.left_out_error or 0.0) <= most), key=lambda each: each.solution.misfit)
 
 
 def _numbers(rows: Sequence[Row], base: Runtime, fields: Sequence[str] | None, name: str, engine: str) -> _Numbers:
     made = features(rows, base)
-    chosen = tuple(dict.fromkeys(default_fields(made) if fields is None else fields))
+    chosen = tuple(dict.fromkeys(default_fields(made, base) if fields is None else fields))
     solution = solve(made, base, chosen)
     card = _card(solution.values, base, name, engine)
     wander = (*_base_directions(base, chosen), *solution.wander())
@@ -212,15 +216,17 @@ def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
     yield from (base.changed(cache_dtype=kept) for kept in (None, "float8"))
 
 
-def default_fields(made: Features) -> tuple[str, ...]:
+def default_fields(made: Features, base: Runtime) -> tuple[str, ...]:
     """Fields that the rows pay: of decoding, of experts where mixtures are, of drafts where rows speculate.
 
-    Rows that all speculate do not tell a draft from the target pass behind it, whose numbers stay. A number that rows
-    hardly determine stays near the start.
+    No factor on attention where that takes its bytes: what an engine adds to it is of each layer. Rows that all
+    speculate do not tell a draft from the target pass behind it, whose numbers stay. A number that rows hardly
+    determine stays near the start.
     """
     usual: tuple[str, ...] = SPECULATING if all(row.k for row in made.rows) else (*DECODING, *EXPERTS, *SPECULATING)
     usual += MASKS if any(row.strategy for row in made.rows) else ()
-    return tuple(name for name in usual if made.per_unit[:, FIELDS.index(name)].any())
+    left = {"attention"} if base.kernels.streaming_attention else set()
+    return tuple(name for name in usual if name not in left and made.per_unit[:, FIELDS.index(name)].any())
 
 
 def check_fields(fields: Sequence[str]) -> None:

@@ -45,7 +45,7 @@ _HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
 _OWN_ERROR = ("overlap", *(name for name, number in NUMBERS.items() if number.has_own_error))
 """Numbers without an error direction: they have a log-sd, or (overlap) others vary for it."""
 
-_FACTORS = frozenset(Kernels.__struct_fields__) - {"overlap"}
+_FACTORS = frozenset(Kernels.__struct_fields__) - {"overlap", "attention_sharing"}
 _SAME = 0.9  # correlation from which on two numbers are not told apart
 
 

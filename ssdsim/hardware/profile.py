@@ -65,6 +65,9 @@ LAWS: dict[type[Operation], type[Law[Any]]] = {
 
 LinkCount = Annotated[int, Meta(ge=0, le=1000)]
 
+REACHED = 0.94
+"""Share of memory's bandwidth that reading reaches: 3.1 to 3.2 TB/s of an H100's 3.35, over long contexts."""
+
 _CACHED_TIMINGS = 65536
 _DTYPE_FIELDS = ("dtype", "activations", "kv_dtype", "projections")
 """Of operations, where these have them."""
@@ -316,6 +319,18 @@ class HardwareProfile(Displayable, Card):
         self.seconds(op)  # refuses what the profile does not know
         read = self._read_as(op)
         return self.law(read).launch_s(read)
+
+    @cached_property
+    def reading_bandwidth(self) -> float:
+        """Bytes/s at which attention at its best reads more than a cache holds: as was timed, of any dtype.
+
+        It is at most :data:`REACHED` of a datasheet's figure; a calibration's figure is what products reached.
+        """
+        models = self.attention.values()
+        if any(model.streaming is None and self.sources[model.source].kind == "measured" for model in models):
+            return self.device.memory_bandwidth
+        reached = REACHED * self.device.memory_bandwidth
+        return min(reached, max((model.streaming for model in models if model.streaming), default=reached))
 
     def link_between(self, pair: tuple[int, int] | None = None) -> tuple[str, LinkModel]:
         """Link between two devices of the node, and its name; of any two without a ``pair``."""

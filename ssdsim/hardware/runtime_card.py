@@ -63,14 +63,17 @@ class Kernels(Card):
     first token's time (an engine that processes prompts first, of requests that arrive together).
 
     Where the engine has kernels of its own, what another library's took says little. ``streaming_attention``: decode
-    attention takes its launch and its bytes at the device's bandwidth. Messages of an all-reduce up to
+    attention takes its launch and its bytes, as fast as the profile's kernels or memory give them at best; what the
+    engine's take besides is of each layer. Messages of an all-reduce up to
     ``one_shot_bytes`` are read by every rank from each other one, which takes the latency and ``(ranks - 1) bytes``
-    over the link; larger ones take no less, and at most what the profile's do or what they take in two shots, each
-    rank adding up its part for all others. Both kernels are multiplied by their factors.
+    over the link; larger ones take no less, and at most what the profile's do or what they take in one shot or in two,
+    each rank adding up its part for all others. Both kernels are multiplied by their factors. Engines of 2024 read keys
+    and values for each query head: one more that shares them adds ``attention_sharing`` of attention's seconds.
     """
 
     gemm: Annotated[Factor, FieldInfo("matrix multiplications", 0.2)] = 1.0
     attention: Annotated[Factor, FieldInfo("attention", 0.25)] = 1.0
+    attention_sharing: Annotated[NotNegative, FieldInfo("attention, a query head more of a KV head", 0.2)] = 0.0
     communication: Annotated[Factor, FieldInfo("all-reduces", 0.3)] = 1.0
     elementwise: Annotated[Factor, FieldInfo("element-wise kernels", 0.5)] = 1.0
     experts: Annotated[Factor, FieldInfo("layers of experts of 8 bits", 0.15)] = 1.0

@@ -36,8 +36,10 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
     factor: float = getattr(kernels, op.family)
     if kernels.one_shot_bytes and isinstance(op, Collective) and op.kind == "all_reduce" and op.ranks > 1:
         return factor * _all_reduce_s(op, seconds, profile, kernels.one_shot_bytes) / seconds
-    if op.family == "attention" and kernels.streaming_attention:
-        return factor * _streaming_s(op, profile) / seconds
+    if isinstance(op, OverCache):
+        factor += kernels.attention_sharing * (op.sharing - 1.0)
+        if kernels.streaming_attention:
+            return factor * _streaming_s(op, profile) / seconds
     if op.family == "communication" or kernels.overlap == 0.0 or (isinstance(op, Gemm) and op.in_4_bits):
         return factor
     hidden_s = kernels.overlap * profile.law(op).waiting_s(op, seconds)
@@ -47,25 +49,25 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
 def _streaming_s(op: Operation, profile: HardwareProfile) -> float:
     """Seconds of decode attention that only reads its cache, or multiplies where that takes longer."""
     launch_s = profile.elementwise.launch_s if profile.elementwise else profile.launch_seconds(op)
-    return launch_s + profile.law(op).floor_s(op)
+    return launch_s + max(profile.law(op).floor_s(op), op.streamed_bytes / profile.reading_bandwidth)
 
 
 def _all_reduce_s(op: Collective, alone_s: float, profile: HardwareProfile, one_shot_bytes: int) -> float:
     """Seconds of a one-shot all-reduce: every rank reads every other rank's message, while that is small.
 
     What another library took for a larger one is no bound where its latency is not this engine's: it takes at most
-    two shots, in the first of which every rank adds up its part of the message and in the second sends it to all.
+    two shots, in the first of which every rank adds up its part of the message and in the second sends it to all. Nor
+    does it take more than in one shot: where the engine leaves these, others are no slower.
     """
     if profile.link is None:
         return alone_s
     latency_s = profile.seconds(Collective(op.name, op.kind, _SMALLEST_BYTES, op.ranks)).seconds
-    read_bytes = (op.ranks - 1) * min(op.message_bytes, one_shot_bytes)
-    one_shot_s = latency_s + read_bytes / profile.link.bandwidth
+    link_s = (op.ranks - 1) / profile.link.bandwidth  # a byte
+    one_shot_s = latency_s + link_s * op.message_bytes
     if op.message_bytes <= one_shot_bytes:
         return one_shot_s
-    moved_bytes = 2 * (op.ranks - 1) / op.ranks * op.message_bytes
-    two_shots_s = 2 * latency_s + moved_bytes / profile.link.bandwidth
-    return max(one_shot_s, min(alone_s, two_shots_s))
+    two_shots_s = 2 * (latency_s + link_s / op.ranks * op.message_bytes)
+    return max(latency_s + link_s * one_shot_bytes, min(alone_s, two_shots_s, one_shot_s))
 
 
 def cost_of_operations(
@@ -147,7 +149,12 @@ def units_of_kernels(forward: ForwardPass, kinds: Mapping[str, float], factors: 
     units = {field: sum(kinds.get(kind, 0.0) for kind in theirs) for field, theirs in _FACTORS.items()}
     for experts, _ in forward.those(ExpertMlp)[:1]:
         units[experts.family] = kinds.get("experts", 0.0)
-    return {field: seconds / getattr(factors, field) for field, seconds in units.items()}
+    alone = {field: seconds / getattr(factors, field) for field, seconds in units.items()}
+    for over, _ in forward.those(OverCache)[:1]:
+        more = over.sharing - 1.0
+        alone["attention"] = units["attention"] / (factors.attention + factors.attention_sharing * more)
+        alone["attention_sharing"] = more * alone["attention"]
+    return alone
 
 
 def cost_between_kernels(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model) -> Cost:

@@ -174,6 +174,11 @@ class OverCache(Attends):
         """The dtype of what is cached."""
         return self.kv_dtype or self.dtype
 
+    @property
+    def sharing(self) -> float:
+        """Query heads of a head of keys and values, which kernels may read once for each; 1 where all see one."""
+        return 1.0
+
 
 class Attention(OverCache, Record):
     """Decode attention: ``batch`` sequences, each with ``queries`` new tokens over ``context`` cached tokens.
@@ -201,6 +206,10 @@ class Attention(OverCache, Record):
     @property
     def shape(self) -> str:
         return f"{self.batch}x{self.queries} over {self.context}{' masked' if self.masked else ''}"
+
+    @property
+    def sharing(self) -> float:
+        return self.heads / self.kv_heads
 
     @property
     def flops(self) -> float:

@@ -20,8 +20,8 @@ BUDGETS = {
         4_590,
         29,
     ),  # what a terminal obeys is shown; first screens beside what --explain has; former names; plan explains fleets
-    "ssdsim/hardware": (3_925, 18),  # profiles of the user's, who speaks for small messages, the road of an unknown GPU
-    "ssdsim/pricing": (1_745, 8),  # what helps a draft of another dtype
+    "ssdsim/hardware": (3_955, 18),  # what attention reads at best, errors by region, who speaks for small messages, the road of an unknown GPU
+    "ssdsim/pricing": (1_755, 8),  # what helps a draft of another dtype; query heads that share keys
     "ssdsim/question": (4_025, 22),  # formats that names say, defaults of engines and calibrated profiles
     "ssdsim/readers": (
         3_930,
@@ -33,7 +33,7 @@ BUDGETS = {
     "ssdsim/serving": (6_665, 26),  # how many replicas an SLO needs and on which degrees, and K at the load
     "ssdsim/strategies": (5_335, 36),  # Saguaro's C among the options, and what is searched of it
     "ssdsim/tokens": (3_340, 21),  # priors of acceptance, and what Saguaro's C makes of acceptance and hits
-    "ssdsim/transformer": (3_370, 16),  # names of checkpoints: their card, their format
+    "ssdsim/transformer": (3_380, 16),  # names of checkpoints: their card, their format
     "calibration/bench": (1_300, 8),
     "calibration/cli": (2_480, 13),  # first screens of bench, fit and measure, and what comes after a calibration
     "calibration/importers": (2_520, 15),
