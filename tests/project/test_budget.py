@@ -20,7 +20,10 @@ BUDGETS = {
         4_590,
         29,
     ),  # what a terminal obeys is shown; first screens beside what --explain has; former names; plan explains fleets
-    "ssdsim/hardware": (3_955, 18),  # what attention reads at best, errors by region, who speaks for small messages, the road of an unknown GPU
+    "ssdsim/hardware": (
+        3_955,
+        18,
+    ),  # what attention reads at best, errors by region, who speaks for small messages, the road of an unknown GPU
     "ssdsim/pricing": (1_755, 8),  # what helps a draft of another dtype; query heads that share keys
     "ssdsim/question": (4_025, 22),  # formats that names say, defaults of engines and calibrated profiles
     "ssdsim/readers": (
