@@ -397,13 +397,13 @@ def test_a_placeholder_is_called_one() -> None:
     hits = "hits follow 1 - 0.4 F^-0.7"
     best = "this is best: measure it and give --pair"
     exported = export("csv", b=1, k=2, f=2)
-    assert f"if acceptance is near 0.77 and {hits}, {best}" in exported.notes
+    assert f"if acceptance is near 0.79 and {hits}, {best}" in exported.notes
     assert {each.name: each.standing for each in exported.inputs} == dict.fromkeys(
         ("alpha", "hit_c", "hit_r"), "placeholder"
     )
     assert f"if {hits}, {best}" in export("csv", b=1, k=2, f=2, alpha=0.8).notes
-    assert f"if acceptance is near 0.77, {best}" in export("csv", b=1, k=2, strategies="ar,sd").notes
-    assert f"if acceptance is near 0.77, {best}" in export("vllm", b=1, k=2, f=2).notes  # it has nothing that caches
+    assert f"if acceptance is near 0.79, {best}" in export("csv", b=1, k=2, strategies="ar,sd").notes
+    assert f"if acceptance is near 0.79, {best}" in export("vllm", b=1, k=2, f=2).notes  # it has nothing that caches
     for sure in ({"strategies": "ar"}, {"k": 2, "alpha": 0.8, "p_hit": 0.9}):
         assert not any(" is best" in note for note in export("csv", b=1, **sure).notes)
 

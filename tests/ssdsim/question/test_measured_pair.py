@@ -136,7 +136,7 @@ def test_a_pair_of_other_models_is_named(tmp_path: Path, pair: str) -> None:
 @pytest.mark.parametrize(
     ("options", "guessed"),
     [
-        ({}, "alpha 0.77, c 0.4 and r 0.7"),
+        ({}, "alpha 0.79, c 0.4 and r 0.7"),
         ({"alpha": 0.7}, "c 0.4 and r 0.7"),
         ({"alpha": 0.7, "p_hit": 0.5}, None),
         ({"strategies": "ar,sd", "alpha": 0.7}, None),

@@ -133,7 +133,7 @@ def test_without_a_cache_nothing_is_said_of_one(tmp_path: Path) -> None:
     assert "caches" in left_out["hit rate against F"]
     assert "falls back" in left_out["batch and backup"]
     assert "Hit rate" not in made.html[: made.html.index("<main ")]
-    assert figure(made, "speedup-b").about == "At K 6, alpha 0.77."
+    assert figure(made, "speedup-b").about == "At K 6, alpha 0.79."
 
 
 def test_a_strategy_alone_has_its_ways_to_run(tmp_path: Path) -> None:
