@@ -47,7 +47,7 @@ DRAWS = 1000  # of the errors; the 95 % bounds then wander by a few percent of t
 class Prediction(Displayable, Record):
     """The stationary round of each strategy at its own best, with 95 % intervals of tokens/s from all errors.
 
-    ``over_c`` is what Saguaro's C makes of each strategy for which it was searched, at its own best.
+    ``over_c`` is what Saguaro's C makes of each strategy for which it was searched.
     ``seen`` are the ranges of the acceptance and of the hit rate over which the draws go, where these are not certain.
     """
 
@@ -195,7 +195,7 @@ def predict_configured(
     turns = turning(decision, candidates, speeds, inputs)
     decided = verdict(configuration.subject, shown, decision, configuration.no_room, turns)
     seen = {name: (float(of.min()), float(of.max())) for name, of in inputs.items()}
-    by_c = {name: found for name, key in decision.best_of.items() if (found := over_c(looked.get(name, ()), key))}
+    by_c = {name: found for name in scenarios if (found := over_c(looked.get(name, ())))}
     return Prediction(configuration, solver, estimates, intervals, decided, draws, seen, by_c)
 
 

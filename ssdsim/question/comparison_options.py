@@ -77,11 +77,11 @@ ACCEPTANCE = (
     _acceptance(
         name="alpha",
         prominence=7,
-        default=0.77,
+        default=0.79,
         kind=OneOrByPosition(SHARE),
         about="acceptance rate of a drafted token, or K rates by position (0.9,0.8,...)",
         axis="acceptance rate α",
-        plausible=(0.31, 0.93),
+        plausible=(0.33, 0.94),
         groups=(Group.ACCEPTANCE,),
         excludes=(Excludes(("text",), "{it} has no effect with --alpha (the rate is given)"),),
     ),

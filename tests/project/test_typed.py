@@ -95,7 +95,7 @@ def test_an_answer_shows_itself_at_the_prompt_and_in_a_notebook() -> None:
     page = predict._repr_html_()
     assert page.startswith("<table>")
     assert "<td>SSD</td><td>4.549</td>" in page
-    plan = ssdsim.schedule(b=[1, 64], k=[2, 6], f=3)
+    plan = ssdsim.schedule(b=[1, 16], k=[2, 6], f=3)
     assert [line.split()[2] for line in repr(plan).splitlines()[2:]] == ["SSD", "SSD"]
 
 

@@ -57,15 +57,16 @@ def test_auto_is_the_best_of_a_search_by_hand(b: int) -> None:
         assert gains == pytest.approx({c: math.expm1(level - levels[1.0]) for c, level in levels.items()})
 
 
-def test_auto_is_the_best_on_hardware_and_gains_nine_percent() -> None:
+def test_auto_is_the_best_on_hardware() -> None:
+    """A host that takes most of a round leaves C less to gain than kernels alone do."""
     auto, *by_hand = (predict(**PAIR, b=16, saguaro_c=c) for c in ("auto", *known_cs(PAIR)))
     speeds = {each.c("ssd"): float(np.log(each.draws["ssd"].joint).mean()) for each in by_hand if each.draws}
-    assert auto.c("ssd") == max(speeds, key=speeds.__getitem__) == 0.3
-    gain = next(each.gain for each in auto.over_c["ssd"] if each.c == 0.3)
-    assert gain == pytest.approx(math.expm1(speeds[0.3] - speeds[1.0]), abs=0.01)
-    assert gain == pytest.approx(0.09, abs=0.01)
+    assert auto.c("ssd") == max(speeds, key=speeds.__getitem__) == 0.5
+    gain = next(each.gain for each in auto.over_c["ssd"] if each.c == 0.5)
+    assert gain == pytest.approx(math.expm1(speeds[0.5] - speeds[1.0]), abs=0.005)
+    assert gain == pytest.approx(0.04, abs=0.01)
     document = as_json(auto)
-    assert document["strategies"]["ssd"]["settings"]["saguaro_c"] == 0.3
+    assert document["strategies"]["ssd"]["settings"]["saguaro_c"] == 0.5
     assert [each["c"] for each in document["strategies"]["ssd"]["over_c"]] == list(known_cs(PAIR))
     assert document["scenario"]["saguaro_c"]["value"] == "auto"
 
@@ -143,11 +144,11 @@ def test_c_is_one_of_the_settings_that_a_recommendation_searches() -> None:
     found = recommend(gpus=5, b=16, **PAIR, strategies="ssd", k=[6], budget=[21], tp=[4])
     best = found.answers[0].best
     assert best is not None
-    assert dict(best.shape.speculation)["saguaro_c"] == 0.3
-    assert best.settings.endswith("C 0.3")
+    assert dict(best.shape.speculation)["saguaro_c"] == 0.5
+    assert best.settings.endswith("C 0.5")
     held = recommend(gpus=5, b=16, **PAIR, strategies="ssd", k=[6], budget=[21], tp=[4], saguaro_c=1.0).answers[0].best
     assert held is not None
-    assert best.per_user / held.per_user == pytest.approx(1.088, abs=0.01)
+    assert best.per_user / held.per_user == pytest.approx(1.041, abs=0.01)
     assert "C" not in held.settings
 
 

@@ -90,7 +90,7 @@ def test_prompts_bring_ratios_nearer_to_one_and_less_so_with_longer_answers(b: i
 
 
 def test_what_prompts_change_is_said_where_it_changes_the_answer() -> None:
-    assert predict(b=64).prompts.endswith("ssdsim plan")
+    assert predict(b=16).prompts.endswith("ssdsim plan")
     assert predict(b=1).prompts == ""
     assert predict(b=64, t_sd=0.2).prompts == ""
     assert predict(b=64, strategies="ar").prompts == ""

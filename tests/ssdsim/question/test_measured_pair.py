@@ -309,13 +309,13 @@ def test_a_pairs_intervals_reach_the_verdict(tmp_path: Path) -> None:
         )
         alpha = Mean(mean=0.7, low=0.7 - 0.1 * sure, high=0.7 + 0.1 * sure)
         found = sample.at(1.0, rates, 0.84, 0.32, alpha=alpha, hits=hits)
-        over = predict(pair=sample.written(tmp_path, sample.pair(by_temperature=(found,))), b=16).verdict.over["sd"]
+        over = predict(pair=sample.written(tmp_path, sample.pair(by_temperature=(found,))), b=8).verdict.over["sd"]
         assert over.interval is not None
         return over.interval.high - over.interval.low
 
     sure, known, rough = (width(factor) for factor in (0.0, 1.0, 2.0))
     assert sure < known < rough
-    given = predict(alpha=list(sample.HOT_RATES), hit_c=0.84, hit_r=0.32, hit_c_backup=0.5, hit_r_backup=0.5, b=16)
+    given = predict(alpha=list(sample.HOT_RATES), hit_c=0.84, hit_r=0.32, hit_c_backup=0.5, hit_r_backup=0.5, b=8)
     over = given.verdict.over["sd"].interval
     assert over is not None
     assert over.high - over.low == pytest.approx(sure, rel=0.02)
