@@ -288,7 +288,9 @@ def test_a_strategy_without_room_leaves_the_others_and_says_why() -> None:
     assert list(prediction.estimates) == ["ar", "sd"]
     assert list(why) == ["ssd"]
     assert why["ssd"].startswith("SSD needs 8 target and 1 draft devices, h100-sxm has 8")
-    assert prediction.verdict.sentence.startswith(f"No room for SSD: {why['ssd']}. Measure acceptance first: SD may be the fastest")
+    assert prediction.verdict.sentence.startswith(
+        f"No room for SSD: {why['ssd']}. Measure acceptance first: SD may be the fastest"
+    )
     assert (prediction.verdict.subject, prediction.verdict.best, prediction.verdict.over) == ("ssd", "sd", {})
     answer = as_json(prediction)
     assert answer["no_room"] == why
