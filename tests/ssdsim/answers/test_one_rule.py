@@ -213,7 +213,8 @@ def test_the_truth_lies_in_the_interval_as_often_as_it_says() -> None:
 def test_the_mission_s_own_question_has_a_short_answer() -> None:
     verdict = predict(b=16, p_hit=0.85).verdict
     assert re.fullmatch(
-        r"SSD is probably the fastest: 1\.\d\dx SD, \d\.\d\dx AR\. On 5 GPUs for 4, a token costs about as much as with SD\.",
+        r"SSD is probably the fastest: 1\.\d\dx SD, \d\.\d\dx AR\. "
+        r"On 5 GPUs for 4, a token costs about as much as with SD\.",
         verdict.sentence,
     )
     assert verdict.sure.startswith("faster than SD in 99 of 100 draws, cheaper a token in ")
