@@ -21,6 +21,7 @@ from fidelity_generations import GROUPINGS, Generations, fit_generations
 from fidelity_outcomes import Outcome, left_out
 
 from calibration.runtimes.fit import DECODING, EXPERTS, RuntimeFit
+from calibration.runtimes.versions import fitted as fitted_versions
 from calibration.timings.fit import significant
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.record import replace
@@ -286,8 +287,8 @@ def fitted(group: Group, rows: Sequence[Row]) -> Generations:
 
 
 def with_law_of(bundled: Runtime, card: Runtime) -> Runtime:
-    """A card with the errors of a bundled one, which docs/fidelity_widths.py fits."""
-    return card.changed(errors=bundled.errors, away=bundled.away)
+    """A card with the errors of a bundled one, which docs/fidelity_widths.py fits, and its way with prompts."""
+    return card.changed(errors=bundled.errors, away=bundled.away, mixes_prompts=bundled.mixes_prompts)
 
 
 def cells(outcome: Outcome) -> str:
@@ -422,6 +423,7 @@ def with_other_fits(card: Runtime) -> Runtime:
         errors=before.errors,
         away=before.away,
         covered=(*card.covered, *(each for each in before.covered if each.experts)),
+        by_version=fitted_versions(before.by_version, card.by_version, DECODING),
     )
 
 
@@ -432,9 +434,10 @@ def _elsewhere(card: Runtime, before: Fp4Overrides | None) -> Fp4Overrides | Non
     dense = card.four_bits or Fp4Overrides(cache_dtype=before.cache_dtype, wander=card.wander)
     experts = {name: value for name, value in before.numbers.items() if name in EXPERTS}
     numbers = {**dense.numbers, **experts}
+    versions = fitted_versions(before.by_version, dense.by_version, DECODING)
     wander = (*dense.wander, *_of_experts(before.wander))
     in_order = {name: numbers[name] for name in NUMBERS if name in numbers}
-    return dense.changed(numbers=in_order, wander=wander)
+    return dense.changed(numbers=in_order, wander=wander, by_version=versions)
 
 
 def _of_experts(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float], ...]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from calibration.runtimes.fit import RuntimeFit, fit_runtime
+from calibration.runtimes.versions import version_of
 from calibration.timings.fit import significant
+from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_card import Evidence, Fp4Overrides, Runtime
@@ -51,13 +54,15 @@ def fit_generations(
     """
     earlier, later = _by_generation(rows, len(fields))
     start = base.changed(four_bits=None)
-    before = fit_runtime(earlier, start, name, engine, fields, source, own_errors=False) if earlier else None
+    several = len({version_of(row) for row in rows}) > 1
+    how: dict[str, Any] = {"source": source, "own_errors": False, "several_versions": several}
+    before = fit_runtime(earlier, start, name, engine, fields, **how) if earlier else None
     there = start if base.four_bits is None else _there(start, base.four_bits)
     if before is not None:
         ways = [way for way in before.card.wander if set(way) & set(fields)]
         there = there.with_numbers({field: before.card.numbers[field] for field in fields})
         there = there.changed(wander=(*there.wander, *ways))
-    after = fit_runtime(later, there, name, engine, fields, source, own_errors=False) if later else None
+    after = fit_runtime(later, there, name, engine, fields, **how) if later else None
     home = before.card if before is not None else _with_fields_of(after, start, fields)
     other = after.card if after is not None else None if base.four_bits is None else there
     fits = tuple(fit for fit in (before, after) if fit is not None)
@@ -77,7 +82,7 @@ def _by_generation(rows: Sequence[Row], fields: int) -> tuple[Sequence[Row], Seq
 
 
 def _there(start: Runtime, other: Fp4Overrides) -> Runtime:
-    own = {"cache_dtype": other.cache_dtype, "wander": other.wander}
+    own = {"cache_dtype": other.cache_dtype, "wander": other.wander, "by_version": other.by_version}
     return start.with_numbers(other.numbers).changed(**own)
 
 
@@ -89,9 +94,10 @@ def _with_fields_of(fit: RuntimeFit | None, start: Runtime, fields: Sequence[str
 def _apart(home: Runtime, other: Runtime) -> Fp4Overrides | None:
     """Find what ``other`` has that ``home`` has not; None where they are one."""
     numbers = {name: value for name, value in other.numbers.items() if value != home.numbers[name]}
-    if not numbers and (other.cache_dtype, other.wander) == (home.cache_dtype, home.wander):
+    besides = ("cache_dtype", "wander", "by_version")
+    if not numbers and all(getattr(other, name) == getattr(home, name) for name in besides):
         return None
-    return Fp4Overrides(cache_dtype=other.cache_dtype, numbers=numbers, wander=other.wander)
+    return Fp4Overrides(numbers=numbers, **picked(other, *besides))
 
 
 def _together(fits: Sequence[RuntimeFit], home: Runtime) -> Evidence:

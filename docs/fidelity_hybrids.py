@@ -20,10 +20,12 @@ from fidelity import cells
 from fidelity_generations import fit_generations
 from fidelity_outcomes import Outcome, left_out
 
+from calibration.runtimes.versions import fitted as fitted_versions
+from calibration.runtimes.versions import merged
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.extrapolation import TrainingDomain
-from ssdsim.hardware.runtime_card import KERNELS, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, ByVersion, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
 from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row
@@ -118,8 +120,12 @@ def fitted(rows: Sequence[Row], base: Runtime, fields: Sequence[str] = FIELDS) -
     ways = [way for each in fit.fits for way in each.card.wander if set(way) & set(fields)]
     covered = tuple(dict.fromkeys((*base.covered, *fit.card.covered)))
     there = base.four_bits
-    there = None if there is None else there.changed(wander=(*there.wander, *ways))
+    own = fit.card.four_bits.by_version if fit.card.four_bits else None
+    there = None if there is None else there.changed(wander=(*there.wander, *ways), by_version=own)
     known = {"wander": (*base.wander, *ways), "four_bits": there, "covered": covered}
+    if own is not None:
+        spread = {name: own.spread[name] for name in fields if name in own.spread}
+        known["by_version"] = merged((base.by_version, ByVersion(spread=spread)))
     return base.with_numbers({name: fit.card.numbers[name] for name in fields}).changed(**known)
 
 
@@ -137,9 +143,11 @@ def without(card: Runtime) -> Runtime:
         return tuple(way for way in ways if not set(way) & set(FIELDS))
 
     there = card.four_bits
-    there = None if there is None else there.changed(wander=closed(there.wander))
+    if there is not None:
+        there = there.changed(wander=closed(there.wander), by_version=fitted_versions(there.by_version, None, FIELDS))
     covered = tuple(each for each in card.covered if not _is_hybrid(each))
     update = {"wander": closed(card.wander), "four_bits": there, "covered": covered}
+    update["by_version"] = fitted_versions(card.by_version, None, FIELDS)
     return card.with_numbers(dict.fromkeys(FIELDS, 0.0)).changed(**update)
 
 

@@ -22,6 +22,7 @@ from fidelity_generations import GROUPINGS, Generations, fit_generations, on_fou
 from fidelity_outcomes import Outcome, left_out
 
 from calibration.runtimes.fit import EXPERTS
+from calibration.runtimes.versions import fitted as fitted_versions
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.runtime_card import KERNELS, Runtime
@@ -34,6 +35,9 @@ MOST_TTFT_MS = 1000.0
 
 SLIPS = 0.05
 """A row that is so much slower than one of more sequences, or of half as many GPUs, is a slip of the benchmark."""
+_NODE = 8
+"""Devices of a node; rows over several are left out."""
+_OF_HYBRIDS = ("per_recurrent_layer_s",)
 _NONE = {name: getattr(KERNELS.kernels, name, 0.0) for name in EXPERTS}
 
 _HEAD = """# How well it predicts engines that run mixtures of experts
@@ -126,7 +130,7 @@ def steady(table: pd.DataFrame, models: Path) -> tuple[list[Row], list[Row]]:
 def rows_of(table: pd.DataFrame, cards: Path) -> list[Row]:
     """Every row of the table, each measurement once; ``cards`` has the models'."""
     rows = (_row_of(each, cards) for each in table.itertuples())
-    return list(dict.fromkeys(rows))
+    return [row for row in dict.fromkeys(rows) if row.tp <= _NODE]
 
 
 def _row_of(each: Any, cards: Path) -> Row:
@@ -186,9 +190,11 @@ def without_experts(card: Runtime) -> Runtime:
     if four_bits is not None:
         numbers = {name: value for name, value in four_bits.numbers.items() if name not in EXPERTS}
         known = {"numbers": numbers, "wander": _of_dense(four_bits.wander)}
+        known["by_version"] = fitted_versions(four_bits.by_version, None, (*EXPERTS, *_OF_HYBRIDS))
         four_bits = four_bits.changed(**known) if numbers else None
     covered = tuple(each for each in card.covered if not each.experts)
     plain = {"wander": _of_dense(card.wander), "four_bits": four_bits, "covered": covered}
+    plain["by_version"] = fitted_versions(card.by_version, None, (*EXPERTS, *_OF_HYBRIDS))
     return card.with_numbers(_NONE).changed(**plain)
 
 
@@ -201,6 +207,7 @@ def with_experts(dense: Runtime, fit: Generations) -> Runtime:
     numbers = {name: fit.card.numbers[name] for name in EXPERTS}
     covered = tuple(dict.fromkeys((*dense.covered, *fit.card.covered)))
     known = {"wander": fit.card.wander, "four_bits": fit.card.four_bits, "covered": covered}
+    known["by_version"] = fit.card.by_version
     return dense.with_numbers(numbers).changed(**known)
 
 

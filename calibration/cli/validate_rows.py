@@ -14,7 +14,7 @@ import click
 from calibration.cli.row_options import FILLED, by_column, row_options
 from calibration.validation.measured import (
     Checked,
-    LikelierCache,
+    Likelier,
     RowsSummary,
     ValidatedRows,
     runtimes_of,
@@ -70,7 +70,7 @@ def command(
         echo_json(validated_rows.as_json())
     else:
         _print(validated_rows)
-        _hint(validated_rows.caches)
+        _hint([*validated_rows.caches, *validated_rows.formats])
     sys.exit(0 if max_error is None or all(each.error <= max_error for each in validated_rows.overall) else 1)
 
 
@@ -103,11 +103,14 @@ def _print(validated_rows: ValidatedRows) -> None:
         echo(f"skipped {row}", stderr=True)
 
 
-def _hint(caches: Sequence[LikelierCache]) -> None:
-    for one in caches:
+_DOUBTS = {"kv_dtype": "no row says the cache's dtype", "dtype": "a word for two formats"}
+
+
+def _hint(found: Sequence[Likelier]) -> None:
+    for one in found:
         echo(
-            f"{one.series}: no row says the cache's dtype; with {one.kv_dtype} the mean error of {one.runtime} would be"
-            f" {one.error:.1%} instead of {one.error_as_taken:.1%}. Where the engine keeps that, say kv_dtype in the"
+            f"{one.series}: {_DOUBTS[one.column]}; with {one.value} the mean error of {one.runtime} would be"
+            f" {one.error:.1%} instead of {one.error_as_taken:.1%}. Where the engine has that, say {one.column} in the"
             " rows."
         )
 

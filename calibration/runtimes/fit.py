@@ -16,6 +16,7 @@ from scipy.optimize import nnls
 from calibration.runtimes.next_row import Posterior
 from calibration.runtimes.solution import FIELDS, Features, Solution, features, solve
 from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
+from calibration.runtimes.versions import fitted, version_of
 from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
@@ -89,6 +90,7 @@ def fit_runtime(
     fields: Sequence[str] | None = None,
     source: str = "",
     own_errors: bool = True,
+    several_versions: bool | None = None,
 ) -> RuntimeFit:
     """The card called ``name`` that predicts ``rows`` best, drawn towards ``base`` where they say little.
 
@@ -101,10 +103,15 @@ def fit_runtime(
     are missed by less, of two as good the likelier: that is a choice between two, not a number that is fitted.
 
     Its errors are those of ``base`` times what series show that were left out (``own_errors``), or those of ``base``.
+
+    Where the card is of ``several_versions`` (None: where its rows are), it also has what each adds, and how far others
+    may be. Rows of one version otherwise settle it.
     """
-    solved = _fit_numbers(rows, base, name, engine, fields)
+    if several_versions is None:
+        several_versions = len({version_of(row) for row in rows}) > 1
+    solved = _fit_numbers(rows, base, name, engine, fields, several_versions)
     made, card = solved.data, solved.card
-    errors = made.predicted(solved.solution.values) / made.seconds - 1.0
+    errors = made.predicted(solved.solution.values, solved.solution.adds) / made.seconds - 1.0
     left_out, _ = solved.left_out
     evidence = Evidence(
         source=source or "rows of the user's own",
@@ -159,7 +166,7 @@ class _Numbers(Record):
         errors, told = np.full((2, len(made.rows)), np.nan)
         for own in without_each(list(made.series)):
             solution = solve(made.of(~own), self.base, fields)
-            errors[own] = made.of(own).predicted(solution.values) / made.seconds[own] - 1.0
+            errors[own] = made.of(own).predicted(solution.values, solution.adds) / made.seconds[own] - 1.0
             told[own] = solution.log_sd(made.of(own))
         return (np.zeros(0), np.zeros(0)) if np.isnan(errors).any() else (errors, told)
 
@@ -178,27 +185,39 @@ def without_each(groups: Sequence[str]) -> Iterator[NDArray[np.bool_]]:
 
 
 def _fit_numbers(
-    rows: Sequence[Row], base: Runtime, name: str, engine: str = "", fields: Sequence[str] | None = None
+    rows: Sequence[Row],
+    base: Runtime,
+    name: str,
+    engine: str = "",
+    fields: Sequence[str] | None = None,
+    several_versions: bool = False,
 ) -> _Numbers:
     base = _at_home(rows, base)
+    if not several_versions and rows:
+        base = base.of_version(rows[0].stated_version)
     if fields is not None:
         check_fields(fields)
     drafts = "per_draft_step_s" in (SPECULATING if fields is None else fields)
     heads = [row for row in rows if row.has_head]
     if drafts and heads:  # they speak of their heads' steps, as the card's one number for these
         base = base.drafting_with(work_of(heads[0], base).site.draft.head)
-    fits = [_numbers(rows, each, fields, name, engine or base.engine) for each in _caches(rows, base)]
+    of = (fields, name, engine or base.engine, several_versions)
+    fits = [_numbers(rows, each, *of) for each in _caches(rows, base)]
     most = _AS_GOOD * min(each.left_out_error or 0.0 for each in fits)
     return min((each for each in fits if (each.left_out_error or 0.0) <= most), key=lambda each: each.solution.misfit)
 
 
-def _numbers(rows: Sequence[Row], base: Runtime, fields: Sequence[str] | None, name: str, engine: str) -> _Numbers:
+def _numbers(
+    rows: Sequence[Row], base: Runtime, fields: Sequence[str] | None, name: str, engine: str, several_versions: bool
+) -> _Numbers:
     made = features(rows, base)
     chosen = tuple(dict.fromkeys(default_fields(made, base) if fields is None else fields))
+    made = made.by_version(chosen) if several_versions else made
     solution = solve(made, base, chosen)
     card = _card(solution.values, base, name, engine)
     wander = (*_base_directions(base, chosen), *solution.wander())
-    card = card.changed(wander=wander, covered=_covered(card, base, rows))
+    versions = fitted(base.by_version, solution.by_version, chosen)
+    card = card.changed(wander=wander, covered=_covered(card, base, rows), by_version=versions)
     return _Numbers(card, base, made, solution)
 
 
@@ -262,7 +281,7 @@ def _unseen(card: Runtime, solved: _Numbers) -> Unseen:
     made, bare = solved.data, card.changed(wander=())
     errors, told = solved.left_out
     if not errors.size:
-        errors = made.predicted(solved.solution.values) / made.seconds - 1.0
+        errors = made.predicted(solved.solution.values, solved.solution.adds) / made.seconds - 1.0
         return Unseen.of(made.rows, bare, errors, solved.solution.log_sd(made))
     parts = []
     for own in without_each(list(made.series)):

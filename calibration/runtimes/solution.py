@@ -5,6 +5,7 @@ A row's seconds are linear in the card's numbers: each number has a factor in a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
@@ -14,13 +15,23 @@ from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 from scipy.stats import t as student
 
+from calibration.runtimes.versions import VERSION_SD, as_said, spreads, version_of
 from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
-from ssdsim.base.record import Record
+from ssdsim.base.record import Record, replace
 from ssdsim.hardware.extrapolation import ExtrapolationError
-from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, CardErrors, Kernels, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, ByVersion, CardErrors, Kernels, Runtime
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.passes import Units, cost_of_operations, units_of_kernels
+from ssdsim.pricing.mixed import MixedPass
+from ssdsim.pricing.passes import (
+    Counted,
+    Units,
+    beside_prompts,
+    cost_of_operations,
+    of_prompts,
+    parts_of_mixed,
+    units_of_kernels,
+)
 from ssdsim.pricing.step import Pass
 from ssdsim.readers.price import each_row, seconds_of, work_of
 from ssdsim.readers.row import Row
@@ -45,6 +56,9 @@ _HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
 _OWN_ERROR = ("overlap", *(name for name, number in NUMBERS.items() if number.has_own_error))
 """Numbers without an error direction: they have a log-sd, or (overlap) others vary for it."""
 
+_OF_ALL, _OF_STEP = "per_layer_s", "per_step_s"
+_UNPACKED, _OVER_PROMPTS = "experts_4_bit", "prompt_experts_4_bit"
+
 _FACTORS = frozenset(Kernels.__struct_fields__) - {"overlap", "attention_sharing"}
 _SAME = 0.9  # correlation from which on two numbers are not told apart
 
@@ -54,6 +68,8 @@ class Features(Record):
     field.
 
     The card with the fields ``values`` predicts ``offset + per_unit @ values``; shapes ``(rows,)``, ``(rows, fields)``.
+    ``versions`` are those that differ, each with the number in which it does: a column of ``of_versions`` each, which
+    has the number's units in the rows of that version.
     """
 
     rows: Sequence[Row]
@@ -61,14 +77,39 @@ class Features(Record):
     offset: Array
     per_unit: Array
     series: NDArray[np.str_]
+    versions: tuple[tuple[str, str], ...] = ()
+    of_versions: Array | None = None
 
-    def predicted(self, values: Array) -> Array:
-        return np.asarray(self.offset + self.per_unit @ values)
+    def predicted(self, values: Array, adds: Array | None = None) -> Array:
+        """Seconds by the numbers, and by what versions add."""
+        plain = self.offset + self.per_unit @ values
+        return np.asarray(plain if adds is None or not self.versions else plain + self.apart @ adds)
+
+    @property
+    def apart(self) -> Array:
+        """The columns of versions; none where they do not differ."""
+        return np.zeros((len(self.rows), 0)) if self.of_versions is None else self.of_versions
 
     def of(self, chosen: NDArray[np.bool_]) -> Features:
         """Some of the rows."""
         rows = [row for row, keep in zip(self.rows, chosen, strict=True) if keep]
-        return Features(rows, self.seconds[chosen], self.offset[chosen], self.per_unit[chosen], self.series[chosen])
+        columns = {name: getattr(self, name)[chosen] for name in ("seconds", "offset", "per_unit", "series")}
+        return replace(self, rows=rows, **columns, of_versions=self.apart[chosen])
+
+    def by_version(self, fields: Sequence[str]) -> Features:
+        """The rows with what their versions may add to the fields; rows of which nobody says it are as the card is."""
+        names = [version_of(row) for row in self.rows]
+        numbers = [name for name in VERSION_SD if name in fields or (name == _OF_ALL and _OF_STEP in fields)]
+        columns = {}
+        for number in numbers:
+            paid = self.per_unit[:, FIELDS.index(number)]
+            for name in dict.fromkeys(filter(None, names)):
+                own = np.array([each == name for each in names])
+                if (paid * own).any():
+                    columns[name, number] = paid * own
+        if not columns:
+            return self
+        return replace(self, versions=tuple(columns), of_versions=np.array(list(columns.values())).T)
 
 
 def features(rows: Iterable[Row], like: Runtime) -> Features:
@@ -113,7 +154,7 @@ def _of_row(row: Row, like: Runtime) -> tuple[float, Array]:
     for piece, times in work.pieces:
         for name, count in {**piece.units, **_of_kernels(piece.work, like)}.items():
             units[name] += times * count
-    if row.waits_for_prompts:
+    if row.waits_for_prompts and not like.mixes_prompts:
         waited_s = sum(times * prompt.cost.seconds for prompt, times in work.prompts)
         units["prompts"] = waited_s / like.kernels.prompts
     per_unit = np.array(list(units.values()))
@@ -121,19 +162,30 @@ def _of_row(row: Row, like: Runtime) -> tuple[float, Array]:
 
 
 def _of_kernels(work: object, like: Runtime) -> Units:
-    """The units of decoding's kernels; those of prompts have one factor."""
-    if not isinstance(work, Pass):
-        return {}
+    """The units of decoding's kernels; those of prompts have one factor, and a mixed pass has shares of both."""
+    if isinstance(work, MixedPass):
+        units: dict[str, float] = {}
+        for counted, as_run, share in parts_of_mixed(work.forward, work.decoded, like):
+            paid = _of_operations(work, counted, like, as_run is of_prompts(like))
+            if as_run is beside_prompts(like):
+                paid = {**paid, _OVER_PROMPTS: paid.get(_UNPACKED, 0.0), _UNPACKED: 0.0}
+            for name, seconds in paid.items():
+                units[name] = units.get(name, 0.0) + share * seconds
+        return units
+    return _of_operations(work, work.forward.counted, like, work.forward.over_prompts) if isinstance(work, Pass) else {}
+
+
+def _of_operations(work: Pass, counted: Counted, like: Runtime, over_prompts: bool) -> Units:
+    """The units of the factors on some operations of a pass."""
 
     def kernels(overlap: float) -> Cost:
-        own = {name: number for name, number in asdict(like.kernels).items() if name not in FIELDS}
-        alone = like.changed(kernels=Kernels(overlap=overlap, **own))
-        return cost_of_operations(work.forward.counted, work.profile, alone)
+        own = {} if over_prompts else {name: n for name, n in asdict(like.kernels).items() if name not in FIELDS}
+        return cost_of_operations(counted, work.profile, like.changed(kernels=Kernels(overlap=overlap, **own)))
 
     whole = kernels(0.0)
     units = units_of_kernels(work.forward, whole.by_kind(), Kernels())
-    if work.forward.over_prompts:
-        return {"prompt_experts_4_bit": units.get("experts_4_bit", 0.0)}
+    if over_prompts:
+        return {_OVER_PROMPTS: units.get(_UNPACKED, 0.0)}
     hidden_s = (whole.seconds - kernels(_HALF).seconds) / _HALF
     return {**units, "overlap": -hidden_s}
 
@@ -141,7 +193,8 @@ def _of_kernels(work: object, like: Runtime) -> Units:
 class Solution(Record):
     """The likeliest numbers, the covariance of the fitted ``fields``, and their covariance by rows alone.
 
-    ``misfit`` compares fits to the same rows: the residuals of rows and prior, less is likelier.
+    ``misfit`` compares fits to the same rows: the residuals of rows and prior, less is likelier. ``adds`` is what each
+    of the rows' versions adds, and ``by_version`` the same as a card says it; the covariance is that beside it.
     """
 
     values: Array
@@ -151,6 +204,8 @@ class Solution(Record):
     rows: float
     misfit: float
     noise: float
+    adds: Array
+    by_version: ByVersion | None
 
     @property
     def _sd(self) -> Array:
@@ -212,33 +267,45 @@ def _columns(fields: Sequence[str]) -> list[int]:
 
 
 def solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> Solution:
-    """Maximum a posteriori with the noise that the rows themselves show."""
-    values, at = values_of(base), _columns(fields)
-    prior_sd = np.array([PRIOR_SD[name] for name in fields])
+    """Maximum a posteriori with the noise that the rows themselves show, and the spread that their versions do."""
+    values, at, known = values_of(base), _columns(fields), len(fields)
+    spread = dict(VERSION_SD) | dict(base.by_version.spread if base.by_version else {})
+    unsaid = base.by_version.open if base.by_version and not made.versions else {}
+    own_sd = [math.hypot(PRIOR_SD[name], unsaid.get(name, 0.0)) for name in fields]
     others = np.delete(np.arange(len(FIELDS)), at)
     fixed = made.offset + made.per_unit[:, others] @ values[others]
-    relative = made.per_unit[:, at] / made.seconds[:, None]
+    relative = np.hstack([made.per_unit[:, at], made.apart]) / made.seconds[:, None]
     wanted = 1.0 - fixed / made.seconds
-    upper = np.array([MOST_OVERLAP if name == "overlap" else np.inf for name in fields])
-    lower = np.array([_least(name, base) for name in fields])
+    free = [np.inf] * len(made.versions)
+    upper = np.array([MOST_OVERLAP if name == "overlap" else np.inf for name in fields] + free)
+    lower = np.array([_least(name, base) for name in fields] + [-each for each in free])
+    start = np.concatenate([values[at], np.zeros(len(free))])
     noise = _FIRST_NOISE
     for _ in range(_ROUNDS):
-        scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
-        towards = np.concatenate([wanted / noise, values[at] / prior_sd])
+        prior_sd = np.array([*own_sd, *(spread[name] for _, name in made.versions)])
+        scaled = np.vstack([relative * prior_sd / noise, np.eye(len(start))])
+        towards = np.concatenate([wanted / noise, start / prior_sd])
         solution = lsq_linear(scaled, towards, bounds=(lower / prior_sd, upper / prior_sd), method="bvls").x
         solution = np.maximum(solution * prior_sd, lower)  # its bounds are kept but for the last bit
         residual = relative @ solution - wanted
-        noise = _noise_of(residual, len(at))
-    strayed = (solution - values[at]) / prior_sd
+        noise = _noise_of(residual, known)
+        if made.versions:
+            left = np.linalg.inv(relative.T @ relative / noise**2 + np.diag(prior_sd**-2.0))
+            spread |= spreads(made.versions, solution[known:], np.diag(left)[known:])
+    strayed = (solution - start) / prior_sd
     misfit = float(2 * len(wanted) * np.log(noise) + (strayed**2).sum())
     alike = _design_effect(residual, made.series)
     told = relative.T @ relative / (alike * noise**2)
-    covariance, by_rows = (
-        np.asarray(np.linalg.inv(told + np.diag(weight * prior_sd**-2.0)), dtype=float) for weight in (1.0, _HARDLY)
+    whole = np.asarray(np.linalg.inv(told + np.diag(prior_sd**-2.0)), dtype=float)
+    beside, by_rows = (
+        np.asarray(np.linalg.inv((told + np.diag(weight * prior_sd**-2.0))[:known, :known]), dtype=float)
+        for weight in (1.0, _HARDLY)
     )
     solved = values.copy()
-    solved[at] = solution
-    return Solution(solved, fields, covariance, by_rows, len(wanted) / alike, misfit, noise)
+    solved[at] = solution[:known]
+    adds, count = solution[known:], len(wanted) / alike
+    versions = as_said(made.versions, fields, adds, whole, beside, spread) if made.versions else None
+    return Solution(solved, fields, beside, by_rows, count, misfit, noise, adds, versions)
 
 
 def _noise_of(residuals: Array, fitted: int) -> float:

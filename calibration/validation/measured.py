@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -184,43 +185,66 @@ def _summary(axis: str, value: str, checked: Sequence[Checked]) -> RowsSummary:
     return RowsSummary(axis, value, len(checked), float(np.abs(errors).mean()), float(errors.mean()), held)
 
 
-class LikelierCache(Record):
-    """A series that does not say its cache's dtype and that ``runtime`` predicts much better with ``kv_dtype``."""
+class Likelier(Record):
+    """A series that ``runtime`` predicts much better with another ``value`` of a column than was taken for its rows.
+
+    ``column`` is ``kv_dtype`` where its rows do not say that, or the ``dtype`` that they say in a word for two formats.
+    """
 
     series: str
     runtime: str
     rows: int
-    kv_dtype: str
+    column: str
+    value: str
     error: float
     error_as_taken: float
 
+    def shown(self) -> dict[str, Any]:
+        """The JSON form: the column's value under its name."""
+        before = picked(self, "series", "runtime", "rows")
+        return {**before, self.column: self.value, **picked(self, "error", "error_as_taken")}
 
-def likelier_caches(checked: Sequence[Checked]) -> list[LikelierCache]:
+
+_ALIKE = {"float8": "float8-block", "float8-block": "float8"}
+"""Formats that one word means: checkpoints called fp8 have a scale for a matrix, or one for each block of it."""
+
+
+def likelier_caches(checked: Sequence[Checked]) -> list[Likelier]:
     """Series with quantised weights that seem to keep another cache than was taken for them.
 
     Engines keep one of 8 bits beside such weights or one of 16, which their benchmarks seldom say; at long contexts it
     halves a step. The predictions stay as they are: who knows the dtype says it in the rows.
     """
+    unsaid = [one for one in checked if one.row.kv_dtype is None and one.row.dtype in QUANTISED_BYTES]
+    return _likelier(unsaid, "kv_dtype", lambda one: "bfloat16" if one.cache == "float8" else "float8")
+
+
+def likelier_formats(checked: Sequence[Checked]) -> list[Likelier]:
+    """Series called by one format of weights that seem to be of the other that the word may mean."""
+    meant = [one for one in checked if one.row.dtype in _ALIKE]
+    return _likelier(meant, "dtype", lambda one: _ALIKE[one.row.dtype or ""])
+
+
+def _likelier(checked: Sequence[Checked], column: str, other: Callable[[Checked], str]) -> list[Likelier]:
     series: dict[tuple[str, str], list[Checked]] = {}
     for one in checked:
-        if one.row.kv_dtype is None and one.row.dtype in QUANTISED_BYTES:
-            series.setdefault((one.row.series_name, one.card.name), []).append(one)
-    likelier = (_likelier(name, own) for (name, _), own in series.items())
-    return [one for one in likelier if one is not None]
+        series.setdefault((one.row.series_name, one.card.name), []).append(one)
+    found = []
+    for (name, card), own in series.items():
+        value = other(own[0])
+        error = float(np.mean([_error_with(one, {column: value}) for one in own]))
+        as_taken = float(np.mean([abs(one.error) for one in own]))
+        if error < _MUCH_BETTER * as_taken:
+            found.append(Likelier(name, card, len(own), column, value, error, as_taken))
+    return found
 
 
-def _likelier(name: str, own: Sequence[Checked]) -> LikelierCache | None:
-    taken = own[0].cache
-    other = next(dtype for dtype in ("float8", "bfloat16") if dtype != taken)
-    stated = [one.row.changed(kv_dtype=other) for one in own]
-    pairs = [(one, work_of(row, one.card).cost) for one, row in zip(own, stated, strict=True)]
-    error = float(np.mean([abs(cost.seconds / seconds_of(one.row) - 1.0) for one, cost in pairs]))
-    as_taken = float(np.mean([abs(one.error) for one in own]))
-    return (
-        LikelierCache(name, own[0].card.name, len(own), other, error, as_taken)
-        if error < _MUCH_BETTER * as_taken
-        else None
-    )
+def _error_with(one: Checked, said: Mapping[str, str]) -> float:
+    """The error of a row that says something else; infinite where it cannot be."""
+    try:
+        return abs(work_of(one.row.changed(**said), one.card).cost.seconds / seconds_of(one.row) - 1.0)
+    except InputError:
+        return math.inf
 
 
 class ValidatedRows(Record):
@@ -235,8 +259,12 @@ class ValidatedRows(Record):
         return summarise(self.checked)
 
     @cached_property
-    def caches(self) -> Sequence[LikelierCache]:
+    def caches(self) -> Sequence[Likelier]:
         return likelier_caches(self.checked)
+
+    @cached_property
+    def formats(self) -> Sequence[Likelier]:
+        return likelier_formats(self.checked)
 
     @property
     def overall(self) -> Sequence[RowsSummary]:
@@ -246,8 +274,8 @@ class ValidatedRows(Record):
     def as_json(self) -> dict[str, Any]:
         """Record that is printed and kept in a run folder."""
         parts = {"schema": 1, "rows": self.checked, "skipped": self.skipped}
-        parts |= {"summaries": self.summaries, "likelier_caches": self.caches}
-        return document(parts, {Checked: Checked.shown, Skipped: Skipped.shown})
+        parts |= {"summaries": self.summaries, "likelier_caches": self.caches, "likelier_formats": self.formats}
+        return document(parts, {Checked: Checked.shown, Skipped: Skipped.shown, Likelier: Likelier.shown})
 
 
 def validate_rows(

@@ -3,6 +3,7 @@ error.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Literal, get_args
@@ -222,12 +223,68 @@ Directions = tuple[dict[str, Coefficient], ...]
 """Independent directions, each of which moves numbers of a card together, by one standard deviation."""
 
 
+class Deviation(Card):
+    """What one ``version`` adds to its engine's numbers (seconds, below 0 where it is faster), and what is ``open``."""
+
+    version: Annotated[str, Meta(min_length=1)]
+    adds: dict[str, Coefficient]
+    open: dict[str, NotNegative] = field(default_factory=dict)
+
+
+class ByVersion(Card):
+    """How an engine's versions differ: seconds of the host that a version adds to the card's numbers.
+
+    ``spread`` is the standard deviation over versions of each number that differs: ``per_layer_s`` (all models),
+    ``per_expert_layer_s`` (mixtures besides), ``per_recurrent_layer_s`` (hybrids besides). It is open where nobody says
+    a version, or one that is not ``known``. ``stated`` is the one that somebody said.
+    """
+
+    spread: dict[str, NotNegative]
+    known: tuple[Deviation, ...] = ()
+    stated: Deviation | None = None
+
+    def __post_init__(self) -> None:
+        _check_numbers("spread", self.spread)
+        for number, each in enumerate(self.known):
+            _check_numbers(f"known.{number}", each.adds)
+
+    @property
+    def adds(self) -> Mapping[str, float]:
+        """What the stated version adds to each number."""
+        return {} if self.stated is None else self.stated.adds
+
+    @property
+    def open(self) -> Mapping[str, float]:
+        """The standard deviation of what is added to each number."""
+        return self.spread if self.stated is None else {**self.spread, **self.stated.open}
+
+    def of(self, version: str) -> Deviation | None:
+        """The known version that a version is: the same release, or the only one that it begins (``0.17``)."""
+        asked = parts_of(version)
+        same = [each for each in self.known if parts_of(each.version) == asked]
+        begun = [each for each in self.known if asked and parts_of(each.version)[: len(asked)] == asked]
+        return next(iter(same), begun[0] if len(begun) == 1 else None)
+
+    def saying(self, version: str) -> "ByVersion":
+        """What is known where somebody says a version."""
+        found = self.of(version)
+        return self if found is None else self.changed(known=(), stated=found)
+
+
+def parts_of(version: str) -> tuple[str, ...]:
+    """The parts of a release that say how it differs: ``1.2.0rc6.post2`` is 1, 2, 0, rc, 6. Of no number: itself."""
+    if re.match(r"v?\d", version) is None:
+        return (version,) if version else ()
+    return tuple(re.findall(r"\d+|[a-z]+", version.lower().removeprefix("v").partition(".post")[0]))
+
+
 class Fp4Overrides(Card):
-    """Differences where an engine has other kernels: its ``numbers``, with what is open of all, and its cache."""
+    """Differences where an engine has other kernels: its ``numbers``, with what is open of all, its cache, versions."""
 
     cache_dtype: CacheDtype | None = None
     numbers: dict[str, NotNegative] = field(default_factory=dict)
     wander: Directions = ()
+    by_version: ByVersion | None = None
 
     def __post_init__(self) -> None:
         _check_numbers("numbers", self.numbers)
@@ -237,7 +294,7 @@ class Fp4Overrides(Card):
 
 Version = Annotated[str, Meta(pattern=r"^(\d+\.\d+)?$")]
 
-OF_ENGINE = ("runs", "states", "pages_of_states", "captured_rows")
+OF_ENGINE = ("runs", "states", "pages_of_states", "captured_rows", "mixes_prompts")
 """What a card says of its engine itself: no fit of its numbers knows it, and another engine's card does not have it."""
 
 
@@ -245,7 +302,11 @@ class Runtime(Card):
     """An engine in a range of ``versions``; what it adds to a hardware profile, which holds kernels only.
 
     ``since`` is the first of them, where cards of one engine follow each other (empty: the card is of a kind apart);
-    ``until`` the last (empty: all that follow).
+    ``until`` the last (empty: all that follow). ``by_version`` is how they differ (None: the card is of
+    one, or of one's own rows).
+
+    ``mixes_prompts``: parts of prompts join the passes that decode, up to the tokens that a pass holds. An engine
+    without it processes prompts in passes of their own, for which decoding waits.
 
     ``draft_tp`` says on how many of the target's devices a draft beside it runs: on one, on all (each step then pays
     all-reduces), or on the faster of both. ``cache_dtype`` is that of its cache
@@ -285,6 +346,7 @@ class Runtime(Card):
     own_lm_head_step_s: Seconds | None = None
     states: StateKeeping = "each"
     pages_of_states: bool = False
+    mixes_prompts: bool = False
     kernels: Kernels = Kernels()
     host: Host = Host()
     errors: CardErrors = CardErrors()
@@ -295,6 +357,7 @@ class Runtime(Card):
     away: ExtrapolationError = ExtrapolationError()
     covered: tuple[TrainingDomain, ...] = ()
     four_bits: Fp4Overrides | None = None
+    by_version: ByVersion | None = None
     evidence: Evidence
 
     def __post_init__(self) -> None:
@@ -320,6 +383,35 @@ class Runtime(Card):
     def on(self, device: Device) -> "Runtime":
         """The runtime as it is on ``device``."""
         return self if self.four_bits is None else _on(self, device.multiplies_4_bits)
+
+    def of_version(self, version: str) -> "Runtime":
+        """The runtime as one of its versions is; itself where nobody said one that is known."""
+        own = None if self.by_version is None else self.by_version.saying(version)
+        there = self.four_bits
+        if there is not None and there.by_version is not None:
+            there = there.changed(by_version=there.by_version.saying(version))
+        same = own == self.by_version and there == self.four_bits
+        return self if same else self.changed(by_version=own, four_bits=there)
+
+    @property
+    def _of_versions(self) -> tuple[ByVersion, ...]:
+        there = None if self.four_bits is None else self.four_bits.by_version
+        return tuple(each for each in (self.by_version, there) if each is not None)
+
+    @property
+    def known_versions(self) -> frozenset[str]:
+        """The versions that it tells apart."""
+        return frozenset(known.version for each in self._of_versions for known in each.known)
+
+    @property
+    def stated_version(self) -> str:
+        """The known version that somebody said; empty where nobody did."""
+        return next((each.stated.version for each in self._of_versions if each.stated is not None), "")
+
+    def said_in_host(self, name: str) -> float:
+        """A number of the host with what the stated version adds."""
+        number: float = getattr(self.host, name)
+        return number if self.by_version is None else number + self.by_version.adds.get(name, 0.0)
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -387,7 +479,7 @@ def _on(runtime: Runtime, multiplies_4_bits: bool) -> Runtime:
     alone, other = runtime.changed(four_bits=None), runtime.four_bits
     if other is None or not multiplies_4_bits:
         return alone
-    own = {"cache_dtype": other.cache_dtype, "wander": other.wander}
+    own = {"cache_dtype": other.cache_dtype, "wander": other.wander, "by_version": other.by_version}
     return alone.with_numbers(other.numbers).changed(**own)
 
 

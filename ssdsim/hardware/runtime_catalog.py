@@ -41,43 +41,61 @@ runtime_names = RUNTIMES.names
 
 def find_runtime(name: str | Path) -> Runtime:
     """The runtime called ``name``: a bundled one, that of an engine's version (``vllm-0.21``), or a TOML file."""
-    return RUNTIMES.find(full_runtime_name(text("a runtime", name)))
+    card, version = _card_and_version(text("a runtime", name))
+    return RUNTIMES.find(card).of_version(version)
 
 
 def full_runtime_name(name: str) -> str:
     """The card that covers an engine's version: ``vllm-0.21`` and ``vllm==0.21`` are ``vllm-0.9``, of 0.9 to 0.23.
 
-    What names a card or a file already, or no engine that has cards by version, is returned as it is.
+    A version that the card knows apart stays beside the engine (``vllm==0.17.0``). What names a card or a file already,
+    or no engine that has cards by version, is returned as it is.
 
     Raises
     ------
     InputError : no card covers that version.
     """
+    card, version = _card_and_version(name)
+    known = find_runtime(name).stated_version if version else ""
+    return f"{find_runtime(card).engine}=={known}" if known else card
+
+
+def _card_and_version(name: str) -> tuple[str, str]:
+    """The card's name, and the version that is said beside it (empty: none)."""
     matched = _VERSIONED.fullmatch(name.lower().replace("_", "-"))
     if matched is None or matched[0] in RUNTIMES.built_in or RUNTIMES.files.get(matched[0]) or exists(expanduser(name)):
-        return name
+        return name, ""
     engine, version = matched[1], matched[2] or ""
     if not (cards := _by_version(engine)):
-        return name
+        return name, ""
     card = _of_version(cards, version)
     if version and not _numbers(card.since) <= _numbers(version) <= _numbers(card.until):
         raise InputError(f"no runtime covers {engine} {version}; the nearest is {card.name}, of {card.versions}")
-    return card.name
+    return card.name, version
 
 
 def runtime_meant(name: str) -> str:
     """The card that an engine's version means, with the versions that it covers; the name itself if it is a card's."""
-    meant = full_runtime_name(name)
-    return name if meant == name else f"{meant}, of {find_runtime(meant).versions}"
+    card, _ = _card_and_version(name)
+    if card == name:
+        return name
+    runtime = find_runtime(name)
+    apart = f" with what {runtime.stated_version} adds" if runtime.stated_version else ""
+    return f"{card}, of {runtime.versions}{apart}"
 
 
 def runtime_of_version(engine: str, version: str) -> Runtime:
-    """The card of an engine's ``version``: the newest that is not newer, or else the oldest.
+    """The card of an engine's ``version``: the newest that is not newer, or else the oldest, as that version is.
 
-    Of no version, or of one that begins with no number, it is the newest. An engine may be called by a card's name.
+    Of no version, or of one that begins with no number, it is the one that rows of the most versions were fitted to:
+    who says none measured at any time, not with the newest. An engine may be called by a card's name.
     """
     cards = _by_version(engine)
-    return _of_version(cards, version) if cards else find_runtime(engine)
+    if not cards:
+        return find_runtime(engine)
+    if math.inf in _numbers(version):
+        return max(cards, key=lambda card: (len(card.known_versions), _numbers(card.since))).of_version(version)
+    return _of_version(cards, version).of_version(version)
 
 
 def _by_version(engine: str) -> list[Runtime]:

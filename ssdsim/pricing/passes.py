@@ -176,6 +176,24 @@ def _open(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model, p
     return Terms({}, (wander + structure).terms.shared)
 
 
+_TOLD = 0.04
+"""Of a pass: what versions differ by less is told to nobody."""
+
+
+def unsaid_version(runtime: Runtime, forward: ForwardPass, seconds: float) -> frozenset[str]:
+    """A line on how far an engine's versions differ in a pass of so many ``seconds``, where nobody said one."""
+    versions = runtime.by_version
+    if versions is None or versions.stated is not None:
+        return frozenset()
+    paid = units(forward, "target")
+    apart = math.hypot(*(sd * paid.get(name, 0.0) for name, sd in versions.spread.items())) / seconds
+    if apart < _TOLD:
+        return frozenset()
+    known = f": {', '.join(each.version for each in versions.known)}" if versions.known else ""
+    said = f"versions of {runtime.engine} differ by {apart:.0%} here, and none that is known was said"
+    return frozenset([said + known])
+
+
 def cost_of_step(runtime: Runtime, paid: Units) -> Cost:
     """Host work after a target pass: scheduling and sampling, and the extra work of a round with drafted tokens."""
     of_pass = {name: count for name, count in paid.items() if not NUMBERS[name].has_own_error}
@@ -184,21 +202,27 @@ def cost_of_step(runtime: Runtime, paid: Units) -> Cost:
 
 
 def _host_cost(runtime: Runtime, paid: Units) -> Cost:
-    """Host times, summed by the term whose error they share."""
+    """Host times, summed by the term whose error they share; no version is faster than a host that takes no time."""
     terms: dict[str, tuple[float, float]] = {}
     for name, count in paid.items():
-        number, seconds = NUMBERS[name], count * getattr(runtime.host, name)
+        number, seconds = NUMBERS[name], count * runtime.said_in_host(name)
         if seconds:
             key = f"fixed:{number.term}@{runtime.name}"
             before, _ = terms.get(key, (0.0, 0.0))
             terms[key] = before + seconds, getattr(runtime.errors, number.error)
-    return Cost(terms)
+    return Cost(terms) if sum(seconds for seconds, _ in terms.values()) > 0.0 else Cost()
 
 
 def _wandering(runtime: Runtime, paid: Units) -> Cost:
-    """Move of each of the card's error directions: the sum over its numbers of deviation times units paid."""
+    """Move of each of the card's error directions: the sum over its numbers of deviation times units paid.
+
+    So are the numbers in which versions differ, as far as nobody said which one it is.
+    """
     moves = (sum(sd * paid.get(name, 0.0) for name, sd in direction.items()) for direction in runtime.wander)
-    return Cost(shared={f"wander {number}@{runtime.name}": moved for number, moved in enumerate(moves) if moved})
+    moved = {f"wander {number}@{runtime.name}": each for number, each in enumerate(moves)}
+    for name, sd in (runtime.by_version.open if runtime.by_version else {}).items():
+        moved[f"version {name}@{runtime.name}"] = sd * paid.get(name, 0.0)
+    return Cost(shared={direction: each for direction, each in moved.items() if each})
 
 
 def _structure(runtime: Runtime, seconds: float, beside_s: float, has_experts: bool = False) -> Cost:
@@ -292,14 +316,21 @@ def cost_of_mixed_pass(
     A runtime's factors are those of decoding's short kernels; the long ones of prompts have none. A kernel over both
     kinds of tokens is between the two, as their shares are.
     """
-    share = decoded / forward.tokens
-    counted = forward.counted
-    parts = [(cost_of_operations(ops, profile, runtime), 1.0) for ops in (over_cache(counted),) if ops]
-    ops = over_tokens(counted)
-    parts += [(cost_of_operations(ops, profile, beside_prompts(runtime)), share)] if share > 0.0 else []
-    parts += [(cost_of_operations(ops, profile, of_prompts(runtime)), 1.0 - share)] if share < 1.0 else []
-    kernels = Cost.total(parts)
+    parts = parts_of_mixed(forward, decoded, runtime)
+    kernels = Cost.total((cost_of_operations(ops, profile, as_run), share) for ops, as_run, share in parts)
     return kernels + cost_between_kernels(forward, kernels, runtime, model)
+
+
+def parts_of_mixed(forward: ForwardPass, decoded: int, runtime: Runtime) -> list[tuple[Counted, Runtime, float]]:
+    """The operations of such a pass, with whose factors they run, and the share of their seconds that does."""
+    counted, share = forward.counted, decoded / forward.tokens
+    cached, tokens = over_cache(counted), over_tokens(counted)
+    parts = [
+        (cached, runtime, 1.0),
+        (tokens, beside_prompts(runtime), share),
+        (tokens, of_prompts(runtime), 1.0 - share),
+    ]
+    return [(ops, as_run, each) for ops, as_run, each in parts if ops and each > 0.0]
 
 
 def cost_of_message(message_bytes: int, profile: HardwareProfile, pair: tuple[int, int] | None = None) -> Cost:

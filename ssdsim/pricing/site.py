@@ -23,6 +23,7 @@ from ssdsim.pricing.passes import (
     cost_of_step,
     streaming_share,
     units_of_step,
+    unsaid_version,
 )
 from ssdsim.pricing.step import HostWork, Message, Pass, PassKey, Piece, RowTable, Step, rows_to_price
 from ssdsim.transformer.card import Transformer
@@ -227,7 +228,11 @@ class Site(Record):
     def sampling_step(self, speculates: bool = True) -> Step:
         """Sampling and host work after a target pass, of a round that ``speculates`` or of a step that does not."""
         paid = units_of_step(self.own_sequences, self.target.layers if speculates else 0)
-        cost = cost_of_step(self.local_runtime, paid) + Cost(warnings=far_from_rows(self.runtime, self.case))
+        told = far_from_rows(self.runtime, self.case)
+        if self.runtime.by_version is not None:
+            decoding = self.target_pass("decode", 1)
+            told |= unsaid_version(self.runtime, decoding.forward, decoding.cost.seconds)
+        cost = cost_of_step(self.local_runtime, paid) + Cost(warnings=told)
         return Step("host", (Piece("sample", cost, paid=paid),))
 
     def launches(self, step: Pass, tokens: int) -> tuple[Piece, ...]:

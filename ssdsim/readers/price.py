@@ -18,6 +18,7 @@ from ssdsim.base.settings import GIVEN
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.runtime_card import KERNELS, Runtime
 from ssdsim.pricing.cost import Cost, TimingErrors
+from ssdsim.pricing.mixed import PASS_TOKENS, with_prompts
 from ssdsim.pricing.passes import of_prompts
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece, Step
@@ -35,9 +36,6 @@ T = TypeVar("T")
 
 _SMALL = 1e-3  # of a round, by which a step is longer where it is asked what that costs
 _ROUNDING = 1e-9
-
-PREFILL_CHUNK = 8192
-"""Tokens of prompts that engines process in one pass."""
 
 
 def _as_priced(errors: TimingErrors) -> float:
@@ -144,7 +142,7 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> PricedRow:
         site=site,
         steps=ran.steps,
         rounds=rounds,
-        prompts=tuple(_prompts(site, row, prompts)),
+        prompts=tuple(_prompts(site, row, ran.steps, rounds, prompts)),
         round_error=round_error(scenario.strategy, site),
         often=often,
         assumed=() if row.strategy is None else _assumed(asked),
@@ -173,7 +171,7 @@ def _ways(question: Question, name: str, row: Row, runtime: Runtime) -> list[_Wa
 
 def _at_row(scenario: Scenario, row: Row, runtime: Runtime) -> _Way:
     assert scenario.site is not None  # it has hardware
-    runtime = runtime.on(scenario.site.profile.device).keeping(row.states)
+    runtime = runtime.on(scenario.site.profile.device).of_version(row.stated_version).keeping(row.states)
     kept = row.kv_dtype or runtime.cache_beside(scenario.site.precision_of("target"))
     site = replace(
         scenario.site,
@@ -247,12 +245,23 @@ def _counts(row: Row, tokens_a_step: float, waited_for: float) -> tuple[float, f
             return 1.0 / tokens_a_step, row.batch / row.output_tokens
 
 
-def _prompts(site: Site, row: Row, prompts: float) -> Iterator[tuple[Pass, float]]:
-    """Passes over ``prompts`` prompts; a static batch is processed in passes of several."""
+def _prompts(
+    site: Site, row: Row, steps: Mapping[str, Step], rounds: float, prompts: float
+) -> Iterator[tuple[Pass, float]]:
+    """Passes over ``prompts`` prompts; a static batch is processed in passes of several.
+
+    Where the engine mixes them with what decodes, passes with prompts in them take the place of some without.
+    """
     tokens = round(row.input_tokens)
     if not tokens or not prompts:
         return
-    together = max(1, min(row.batch, PREFILL_CHUNK // tokens)) if row.metric == "latency_s" else 1
+    if site.runtime.mixes_prompts and row.metric != "latency_s":
+        verified = next(each for step in steps.values() for each in step.passes if each.model == "target")
+        for mixed, share in with_prompts(site, verified, tokens, prompts / rounds):
+            yield mixed, share * rounds
+            yield verified, -share * rounds
+        return
+    together = max(1, min(row.batch, PASS_TOKENS // tokens)) if row.metric == "latency_s" else 1
     shape = {"dtype": site.dtype, "kv_dtype": site.kv_dtype, "tp": site.tp, "ep": site.ep}
     forward = prefill_pass(site.target, batch=together, tokens=tokens, **shape)
     yield Pass("prompts", "target", forward, site.tp, site.profile, of_prompts(site.local_runtime)), prompts / together

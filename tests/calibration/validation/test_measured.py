@@ -11,6 +11,7 @@ from calibration.validation.measured import (
     check_rows,
     check_what_can_be,
     likelier_caches,
+    likelier_formats,
     of_engine,
     of_hardware,
     summarise,
@@ -96,6 +97,18 @@ def test_a_cache_that_no_row_speaks_of_is_named_where_it_explains_the_errors(kep
     rows = [measured(served(batch=b, tp=2, dtype="float8", input_tokens=8000), keeps) for b in (16, 64)]
     assert likelier_caches(check_rows(rows, keeps)) == []
     (found,) = likelier_caches(check_rows(rows, card))
-    assert (found.kv_dtype, found.rows, found.error) == (kept, 2, pytest.approx(0.0, abs=1e-9))
+    assert (found.value, found.rows, found.error) == (kept, 2, pytest.approx(0.0, abs=1e-9))
     stated = [row.changed(kv_dtype="bfloat16") for row in rows]
     assert likelier_caches(check_rows(stated, card)) == []
+
+
+@pytest.mark.parametrize(("meant", "called"), [("float8-block", "float8"), ("float8", "float8-block")])
+def test_a_format_that_fits_as_the_other_one_of_its_name_is_told(meant: str, called: str) -> None:
+    """Rows of weights with a scale a block that call themselves fp8, as others do that have one a matrix."""
+    shape = {"tp": 2, "hardware": "h200-sxm", "kv_dtype": "bfloat16"}
+    rows = [measured(served("llama-3.1-70b", b, dtype=meant, **shape)) for b in (4, 64)]
+    assert likelier_formats(check_rows(rows, HIDDEN)) == []
+    (found,) = likelier_formats(check_rows([row.changed(dtype=called) for row in rows], HIDDEN))
+    assert (found.column, found.value, found.rows) == ("dtype", meant, 2)
+    assert found.shown()["dtype"] == meant
+    assert found.error < 0.6 * found.error_as_taken

@@ -18,7 +18,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import FixedCosts
-from ssdsim.hardware.runtime_card import KERNELS, CardErrors, Evidence, Host, Kernels, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidence, Host, Kernels, Runtime
 from ssdsim.hardware.runtime_catalog import (
     DEFAULT,
     SUFFIX,
@@ -482,7 +482,7 @@ def test_what_an_engine_runs_survives_a_fit(tmp_path: Path) -> None:
     save_runtime(known, path)
     anew = Runtime(name="vllm", engine="vllm", evidence=Evidence(source="fitted from scratch"))
     save_runtime(anew, path)
-    kept = {name: getattr(known, name) for name in ("runs", "since", "pages_of_states", "captured_rows")}
+    kept = {name: getattr(known, name) for name in OF_ENGINE} | {"since": known.since}
     assert load_runtime(path) == anew.changed(**kept)
     save_runtime(anew, tmp_path / "mine.toml")
     assert load_runtime(tmp_path / "mine.toml").runs is None
