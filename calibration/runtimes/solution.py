@@ -83,10 +83,10 @@ class Features(Record):
     def predicted(self, values: Array, adds: Array | None = None) -> Array:
         """Seconds by the numbers, and by what versions add."""
         plain = self.offset + self.per_unit @ values
-        return np.asarray(plain if adds is None or not self.versions else plain + self.apart @ adds)
+        return np.asarray(plain if adds is None or not self.versions else plain + self.units_of_versions @ adds)
 
     @property
-    def apart(self) -> Array:
+    def units_of_versions(self) -> Array:
         """The columns of versions; none where they do not differ."""
         return np.zeros((len(self.rows), 0)) if self.of_versions is None else self.of_versions
 
@@ -94,7 +94,7 @@ class Features(Record):
         """Some of the rows."""
         rows = [row for row, keep in zip(self.rows, chosen, strict=True) if keep]
         columns = {name: getattr(self, name)[chosen] for name in ("seconds", "offset", "per_unit", "series")}
-        return replace(self, rows=rows, **columns, of_versions=self.apart[chosen])
+        return replace(self, rows=rows, **columns, of_versions=self.units_of_versions[chosen])
 
     def by_version(self, fields: Sequence[str]) -> Features:
         """The rows with what their versions may add to the fields; rows of which nobody says it are as the card is."""
@@ -274,7 +274,7 @@ def solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> Solution:
     own_sd = [math.hypot(PRIOR_SD[name], unsaid.get(name, 0.0)) for name in fields]
     others = np.delete(np.arange(len(FIELDS)), at)
     fixed = made.offset + made.per_unit[:, others] @ values[others]
-    relative = np.hstack([made.per_unit[:, at], made.apart]) / made.seconds[:, None]
+    relative = np.hstack([made.per_unit[:, at], made.units_of_versions]) / made.seconds[:, None]
     wanted = 1.0 - fixed / made.seconds
     free = [np.inf] * len(made.versions)
     upper = np.array([MOST_OVERLAP if name == "overlap" else np.inf for name in fields] + free)
