@@ -24,7 +24,7 @@ BUDGETS = {
         4_040,
         18,
     ),  # what attention reads at best, errors by region, who speaks for small messages, the road of an unknown GPU
-    "ssdsim/pricing": (1_865, 9),  # prompts in passes that decode; what helps a draft of another dtype; query heads that share keys
+    "ssdsim/pricing": (1_865, 9),  # prompts in passes that decode, query heads that share keys
     "ssdsim/question": (4_025, 22),  # formats that names say, defaults of engines and calibrated profiles
     "ssdsim/readers": (
         3_930,
