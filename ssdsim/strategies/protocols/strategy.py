@@ -255,14 +255,50 @@ class Service(Record):
     def waits_s(self, round_s: FloatOrArray, targets: FloatOrArray, together: FloatOrArray) -> FloatOrArray:
         """Seconds by which a round of ``round_s`` is longer where the devices serve ``targets``.
 
-        In turn: it takes no less than the work for all of them. That is all for constant times, where targets fall into
-        step, and the least for any. ``together``: who asks while others are served waits for the rest of that, half of
-        it on average (where it is not hidden); and since they are then served next, targets fall into two groups that
-        take turns.
+        Two that are served ``together`` are each a group of its own, as in turn. The numbers are ours: they are fitted
+        to 1,576 drawn queues.
         """
-        served = np.where(together, np.minimum(targets, 2), targets)
-        in_turn = served * self.busy_s - round_s
-        others = np.minimum(1.0, (targets - 1) * self.busy_s / round_s)
-        exposed = 1.0 if self.hidden_s is None else self.missed
-        rest = np.where(together, exposed * others * self.first_s / 2.0, 0.0)
-        return np.maximum(rest, in_turn)
+        at_once_s = self._wait_of_groups_s if self.hidden_s is None else self._wait_of_two_groups_s
+        at_once = np.logical_and(together, np.asarray(targets) > 2)
+        return np.asarray(np.where(at_once, at_once_s(round_s, targets), self._wait_in_turn_s(round_s, targets)))
+
+    def _wait_in_turn_s(self, round_s: FloatOrArray, targets: FloatOrArray) -> FloatOrArray:
+        """One after the other: a round takes no less than the work for all.
+
+        That is all for constant times, where targets fall into step. Misses that come at random keep them out of step:
+        a miss waits for the rest of what is served, and the work for all varies.
+        """
+        hits = 1.0 - self.missed
+        alone_s = round_s + 2.4 * hits ** (2.0 / 3.0) * self._rest_s(round_s, targets)
+        all_s = targets * self.busy_s
+        width_s = self.again_s * np.sqrt(self.missed * hits * targets * (targets - 1.0)) / 8.0
+        gap = np.minimum(np.abs(alone_s - all_s) / np.maximum(width_s, _NO_TIME), 700.0)
+        return np.maximum(alone_s, all_s) + width_s * np.log1p(np.exp(-gap)) - round_s
+
+    def _wait_of_groups_s(self, round_s: FloatOrArray, targets: FloatOrArray) -> FloatOrArray:
+        """All that wait at once: they fall into as many groups as services begin in a round.
+
+        With constant times that is a staircase over the round's length in services. Passes that vary by 10 % round its
+        steps: two waves of its Fourier series are left.
+        """
+        services = round_s / np.maximum(self.first_s, _NO_TIME)
+        variance = 0.01 * (1.0 + (services - 1.0) ** 2)
+        waves = (
+            np.exp(-2.0 * variance * (np.pi * n) ** 2) * np.sin(2.0 * np.pi * n * services) / (np.pi * n)
+            for n in (1, 2)
+        )
+        groups = np.minimum(targets, services + 0.5 + sum(waves))
+        return np.maximum(0.0, groups * self.first_s - round_s)
+
+    def _wait_of_two_groups_s(self, round_s: FloatOrArray, targets: FloatOrArray) -> FloatOrArray:
+        """All that wait at once, drafts ahead: a miss waits for what is served, and two groups take turns."""
+        return np.maximum(1.7 * self._rest_s(round_s, targets), self._wait_in_turn_s(round_s, 2))
+
+    def _rest_s(self, round_s: FloatOrArray, targets: FloatOrArray) -> FloatOrArray:
+        """Mean seconds of a round that misses wait for the rest of another target's work, in step with nobody."""
+        work_s = np.maximum(self.busy_s, _NO_TIME)
+        rest_s = (self.first_s**2 + self.missed * self.again_s**2) / (2.0 * work_s)
+        return self.missed * np.minimum(1.0, (targets - 1.0) * work_s / round_s) * rest_s
+
+
+_NO_TIME = 1e-100
