@@ -6,9 +6,12 @@ from collections.abc import Generator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import Option
+from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import beside_each_other
 from ssdsim.pricing.drafter import Drafter, speculate
@@ -97,8 +100,13 @@ class MineDraft(Strategy):
             parts["draft"] += late(t[f"draft {following}"] + t[f"speculation {following}"], verified)
         return parts
 
+    def monte_carlo(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray]) -> RoundBlock:
+        """Drawn rounds. With three groups or more, a late draft is made up for later: they are timed by a clock."""
+        block, last = super().monte_carlo(outcomes, t), len(t) // len(_STEPS)
+        return block if last < 3 else with_rest("draft", replace(block, round_s=_rounds_s(t, last, outcomes.rounds)))
+
     def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
-        """Rounds timed by a clock: the target waits for the rest. With three or more groups variations even out."""
+        """Rounds timed by a clock: the target waits for the rest."""
         return with_rest("draft", super().clocked(outcomes, t, round_s))
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
@@ -106,7 +114,31 @@ class MineDraft(Strategy):
         return {"target": partial(_verifies, numbers), "draft": partial(_drafts, numbers)}
 
 
+_IN_A_ROW = 256  # rounds of a run
+_RUN_IN = 32
 _STEPS = ("verify", "sample", "draft", "outcome", "speculation")
+
+
+def _rounds_s(t: Mapping[str, FloatOrArray], last: int, rounds: int) -> Array:
+    """Seconds of each round, shape ``(rounds,)``: runs side by side, whose first rounds do not count."""
+    lanes = max(1, rounds // _IN_A_ROW)
+    in_a_row = -(-rounds // lanes)
+    places = (np.arange(lanes)[:, None] * in_a_row + np.arange(-_RUN_IN, in_a_row)) % rounds  # (lane, round)
+
+    def of_group(group: int, *names: str) -> Array:
+        seconds = sum(t[f"{name} {group}"] for name in names)
+        return np.asarray(np.broadcast_to(seconds, rounds)[places].T, dtype=float)
+
+    verified = [of_group(group, "verify", "sample", "outcome") for group in range(1, last + 1)]
+    drafted = [of_group(group, "draft", "speculation") for group in range(1, last + 1)]
+    target, draft, ends = np.zeros(lanes), np.zeros(lanes), []
+    known = [np.zeros(lanes)] * last  # when each group's outcome is at the draft
+    for number in range(in_a_row + _RUN_IN):
+        for group in range(last):
+            draft = np.maximum(draft, known[group]) + drafted[group][number]
+            target = known[group] = np.maximum(target, draft) + verified[group][number]
+        ends.append(target)
+    return np.diff(ends, axis=0)[_RUN_IN - 1 :].T.ravel()[:rounds]
 
 
 def _groups(options: Mapping[str, Any]) -> int:

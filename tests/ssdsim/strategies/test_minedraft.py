@@ -52,6 +52,14 @@ def test_its_rate_is_that_of_the_loop(
         assert run.tokens_per_second.covers(expected * verify)
 
 
+@pytest.mark.parametrize("groups", [2, 3, 5])
+def test_drawn_rounds_are_those_of_events_where_passes_vary(groups: int) -> None:
+    """With three groups a side that is late makes up for it: rounds in lock-step would be up to 5 % longer."""
+    case = mine(0.8, 4, groups, 2, 0.95, spread=0.15)
+    drawn, events = (simulate(case, solver=solver, rounds=6_000, seed=2).round_s.value for solver in ("mc", "des"))
+    assert drawn == pytest.approx(events, rel=0.006)
+
+
 @given(alpha=st.floats(0.0, 1.0), k=st.integers(1, 12), b=st.integers(1, 40), draft=st.floats(0.0, 3.0))
 @settings(deadline=None, max_examples=30)
 def test_one_group_is_sd_with_a_draft_on_its_own_device(alpha: float, k: int, b: int, draft: float) -> None:

@@ -124,7 +124,7 @@ def test_ssds_closed_form_is_the_tables(p: float, b: float, q: float, targets: i
     assert of_all(ssd(p, b, q, targets)) == pytest.approx(drawn, rel=0.02)
 
 
-# Targets, T_p, T_b, share of rounds that miss, and a round of one by a loop apart from this code (its passes vary by 5 %)
+# Targets, T_p, T_b, share of rounds that miss, and a round by a loop apart from this code (passes vary by 5 %)
 MIXED = [
     (3, 0.10, 1.02, 0.39, 1.737),
     (8, 0.024, 1.197, 0.102, 1.529),
