@@ -34,7 +34,7 @@ BUDGETS = {
     "ssdsim/rounds": (1_270, 7),  # what a look at a slot finds in the long run
     "ssdsim/runs": (1_005, 6),
     "ssdsim/serving": (6_665, 26),  # how many replicas an SLO needs and on which degrees, and K at the load
-    "ssdsim/strategies": (5_335, 36),  # Saguaro's C among the options, and what is searched of it
+    "ssdsim/strategies": (5_440, 36),  # Saguaro's C, targets out of step, MineDraft's clock, Domino
     "ssdsim/tokens": (3_340, 21),  # priors of acceptance, and what Saguaro's C makes of acceptance and hits
     "ssdsim/transformer": (3_380, 16),  # names of checkpoints: their card, their format
     "calibration/bench": (1_300, 8),
