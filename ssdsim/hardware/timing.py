@@ -26,9 +26,6 @@ ProvenanceKind = Literal["measured", "imported", "datasheet", "hypothetical"]
 EXTRAPOLATION_LOG_SD = 0.15
 """Added (in quadrature) to the error of a timing outside its domain, or of what stands in for other kernels."""
 
-TAIL = 0.2
-"""Share of the seconds whose error is that of the tail: a small part that may become many times the whole."""
-
 SHORTEST_S, LONGEST_S = 1e-15, 1e9
 """Of an operation: what lies outside comes from a profile whose numbers are wrong."""
 
@@ -40,8 +37,6 @@ class Timing(Record):
     ``shared`` names the directions in which they wander, with the standard deviation along each, and every operation
     of the model shares these. The rest, ``own_log_sd``, is shared by operations with the same ``key`` (one matrix at
     another number of tokens is wrong in the same direction). ``warnings`` say what of it was not timed.
-
-    ``tail_log_sd`` is that of the :data:`TAIL` of the seconds, where kernels may take many times as long, but no less.
     """
 
     seconds: float
@@ -50,12 +45,7 @@ class Timing(Record):
     provenance_kind: ProvenanceKind
     warnings: tuple[str, ...] = ()
     shared: Mapping[str, float] = field(default_factory=dict)
-    tail_log_sd: float = 0.0
     is_extrapolated: bool = False
-
-    def tail(self, deviations: float) -> float:
-        """By which share of its seconds it is slower, so many standard deviations up its tail."""
-        return TAIL * (math.exp(deviations * self.tail_log_sd) - 1.0)
 
     @property
     def warning(self) -> str | None:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Host, Kernels, Runtime
-from ssdsim.hardware.timing import TAIL, Timing
+from ssdsim.hardware.timing import Timing
 from ssdsim.pricing.cost import Cost, Terms, merged
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import (
@@ -94,9 +94,6 @@ def _terms_of(counted: Sequence[tuple[Timing, float]], profile: str) -> Terms:
     for timing, times in counted:
         shared = {f"{direction}@{profile}": timing.seconds * moved for direction, moved in timing.shared.items()}
         own = {f"{timing.key}@{profile}": (timing.seconds, timing.own_log_sd)}
-        if timing.tail_log_sd:
-            own = {key: ((1.0 - TAIL) * seconds, log_sd) for key, (seconds, log_sd) in own.items()}
-            own[f"{timing.key} tail@{profile}"] = TAIL * timing.seconds, timing.tail_log_sd
         terms.append((Terms(own, shared), times))
     return merged(terms)
 

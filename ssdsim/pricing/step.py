@@ -148,9 +148,7 @@ def moved_by_warnings(pieces: Iterable[Piece]) -> dict[str, float]:
             for timing, times in timings:
                 for warning in timing.warnings:
                     share = times * timing.seconds / alone_s
-                    moved[warning] += (
-                        share * piece.times * piece.cost.seconds * max(Z_95 * timing.log_sd, timing.tail(Z_95))
-                    )
+                    moved[warning] += share * piece.times * piece.cost.seconds * Z_95 * timing.log_sd
     return moved
 
 
