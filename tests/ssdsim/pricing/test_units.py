@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from ssdsim.hardware.catalog import find_hardware, find_transformer
@@ -74,3 +76,18 @@ def test_a_branch_step_pays_for_building_its_mask() -> None:
     assert sum(piece.times * piece.units.get("per_mask_s", 0) for piece in steps) == 7
     host = find_runtime("ssd-engine").host
     assert 0.0 < 7 * host.per_mask_s < 0.5 * configure(k=7).scenarios["ssd"].seconds["verify"]
+
+
+@pytest.mark.parametrize("engine", ["ssd-engine", "vllm", "trtllm", "compiled", "sglang"])
+def test_a_branch_step_pays_for_its_mask_on_every_engine(engine: str) -> None:
+    """As the SSD engine's own timings say, or, on SGLang, as its trees do; within a factor of four."""
+    branch_step = (
+        configure(strategies="ssd", k=7, f=3, engine=engine)
+        .scenarios["ssd"]
+        .priced.expected["pre-speculate"]
+        .pieces[-1]
+    )
+    card, paid = find_runtime(engine), branch_step.units
+    own = ("per_mask_s", "per_tree_layer_s", "per_tree_token_s")
+    assert 0.19e-3 <= sum(getattr(card.host, name) * paid[name] for name in own) <= 0.5e-3
+    assert math.exp(1.96 * card.errors.draft_step_log_sd) > 2.9
