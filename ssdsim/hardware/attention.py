@@ -374,8 +374,8 @@ class AttentionLaw(Law[Attention]):
         if model.report is None and self.profile.device.lacks_flash_attention:
             seen = " to ".join(map(str, _SEEN))
             said = f"attention was not timed: {NO_FLASH:g} times the datasheet's, of which engines' kernels took {seen}"
-            warnings, seconds = (*plain.warnings, f"{self.profile.name}: {said}"), NO_FLASH * plain.seconds
-            plain = replace(plain, seconds=seconds, log_sd=NO_FLASH_LOG_SD, warnings=warnings)
+            warnings, slow_s = (*plain.warnings, f"{self.profile.name}: {said}"), NO_FLASH * plain.seconds
+            plain = replace(plain, seconds=slow_s, log_sd=NO_FLASH_LOG_SD, warnings=warnings)
         return plain if not op.masked or where == "attention_masked" else self._under_mask(plain)
 
     def _under_mask(self, plain: Timing) -> Timing:
