@@ -20,7 +20,7 @@ from ssdsim.readers.acceptance import llama_cpp, sglang, trtllm, vllm_counters
 from ssdsim.readers.acceptance.counts import Counts, ImportOptions, Source, of_positions, of_totals, pooled
 from ssdsim.readers.acceptance.findings import findings_of
 from ssdsim.readers.acceptance.read import NO_HITS
-from ssdsim.readers.bench import model_in
+from ssdsim.readers.agreement import model_of
 from ssdsim.readers.row import Row
 from ssdsim.tokens.pair_file import AtTemperature, Pair, PairProvenance, PairSettings, Participant
 
@@ -47,7 +47,7 @@ def described(server: Server, given: Mapping[str, Any], at: str) -> dict[str, An
 
 def _model(server: Server, given: Mapping[str, Any], at: str) -> str:
     """The card of the loaded model if there is one, else of the served name; or the given one."""
-    return model_in(server.loaded if server.loaded and has_transformer(server.loaded) else server.served, given, at)
+    return model_of(server.loaded if server.loaded and has_transformer(server.loaded) else server.served, given, at)
 
 
 def said_of_draft(given: Mapping[str, Any]) -> dict[str, Any]:

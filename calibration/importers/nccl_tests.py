@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.collectives import CollectiveModel
+from ssdsim.hardware.gpu_names import gpu_form, gpu_model
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import CollectiveKind
 
@@ -32,9 +32,6 @@ OPERATIONS: Mapping[str, CollectiveKind | None] = {
 _RATES_AGREE = 0.05
 _LARGE = 2**24  # bytes: the bandwidth does not show in less
 _OTHER_LINK = 2.5  # times faster or slower than the base at the largest size
-_MAKERS = {"nvidia", "tesla", "geforce", "amd", "instinct", "quadro", "graphics"}
-_FORM = re.compile(r"sxm\d?|pcie|nvl|oam")
-_VARIANT = re.compile(rf"{_FORM.pattern}|hbm\d\w*|dgxs|\d+g[bi]?b?")
 
 
 class Timings(Record):
@@ -258,7 +255,7 @@ def _differences(profile: HardwareProfile, timed: Timings) -> Iterator[str]:
     device = profile.device
     base = f"{profile.name} is of {device.count} x {device.name}, {device.topology}"
     for gpu in timed.gpus:
-        if _gpu_model(gpu) != _gpu_model(device.name):
+        if gpu_model(gpu) != gpu_model(device.name):
             yield f"ran on {gpu}, {base}; give the profile of that GPU as --base"
         elif _is_of_another_form(gpu, profile):
             yield f"ran on {gpu}, {base}: another link"
@@ -275,17 +272,8 @@ def _differences(profile: HardwareProfile, timed: Timings) -> Iterator[str]:
         yield f"{timed.operation} over {timed.ranks} {reached}, {than}: another link{slower}"
 
 
-def _gpu_words(name: str) -> list[str]:
-    return [word for word in re.split(r"[\s\-_/,()]+", name.lower()) if word]
-
-
-def _gpu_model(name: str) -> frozenset[str]:
-    """``Tesla V100-SXM2-16GB`` and ``NVIDIA V100-PCIE-32GB`` -> ``{v100}``."""
-    return frozenset(word for word in _gpu_words(name) if word not in _MAKERS and not _VARIANT.fullmatch(word))
-
-
 def _is_of_another_form(gpu: str, profile: HardwareProfile) -> bool:
-    form, base_form = (next(filter(_FORM.fullmatch, _gpu_words(name)), None) for name in (gpu, profile.device.name))
+    form, base_form = gpu_form(gpu), gpu_form(profile.device.name)
     return bool(form and base_form and form != base_form) or (
         form == "pcie" and "nvlink" in profile.device.topology.lower()
     )

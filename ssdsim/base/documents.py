@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,6 +25,14 @@ def read_text(path: Path, what: str) -> str:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:  # bytes that are not UTF-8, or a NUL in the path, are ValueErrors
         raise InputError(f"{path}: not a readable {what} ({error})") from None
+
+
+_CODES = re.compile(r"\x1b\[[0-9;?]*[@-~]")
+
+
+def read_printed(path: Path, what: str) -> str:
+    """The text of a file that a program may have printed, without its colours."""
+    return _CODES.sub("", read_text(path, what))
 
 
 def parse_json(text: str, where: object) -> Any:
@@ -48,6 +57,18 @@ def surviving_records(path: Path) -> list[Any]:
         with suppress(InputError):
             records.append(parse_json(line, path))
     return records
+
+
+_NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_BEGINS_JSON = re.compile(
+    rf"(?:data:\s*)?(?:[{{\[]\s*(?:$|[\"{{}}\[\]])|\[\s*(?:{_NUMBER}|true|false|null)\s*(?:,|\]?\s*$))"
+)
+"""What the first line begins with. ``[2026-01-05 10:00:01]`` and ``[0] Rank`` are no lists."""
+
+
+def is_json(text: str) -> bool:
+    """Tell whether a text means to be JSON, whole or cut short, by what it begins with."""
+    return _BEGINS_JSON.match(text.lstrip().partition("\n")[0]) is not None
 
 
 def parse_records(text: str, where: object) -> list[Any]:

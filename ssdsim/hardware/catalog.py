@@ -263,8 +263,10 @@ def one_vocabulary(draft: Transformer, target: Transformer) -> bool:
 
     A head has its target's vocabulary, or a part of it; a graph without one (``transformer-shaped``) fits any.
     """
-    if draft.head is not None or 0 in (draft.vocab_size, target.vocab_size):
+    if 0 in (draft.vocab_size, target.vocab_size):
         return True
+    if draft.head is not None:
+        return draft.head.vocabulary in (0, target.vocab_size)
     if draft.family and target.family:
         return draft.family == target.family
     return draft.vocab_size == target.vocab_size
@@ -308,5 +310,6 @@ def siblings(name: str, other: Transformer) -> bool:
 
 def other_vocabulary(draft: Transformer, target: Transformer) -> str:
     """The complaint of a pair that does not speak one vocabulary."""
-    sizes = f"{draft.name} has {draft.vocab_size} tokens, {target.name} {target.vocab_size}"
+    own = draft.vocab_size if draft.head is None else draft.head.vocabulary
+    sizes = f"{draft.name} has {own} tokens, {target.name} {target.vocab_size}"
     return f"{sizes}: speculation needs one vocabulary, and engines refuse such pairs"

@@ -84,7 +84,10 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
     if settings["t_sd"] is not None or drafting is None:
         return None
     data_parallel = settings["attention"] == DATA_PARALLEL
-    target = _with_states(routed(find_transformer(settings["target"]), settings, "target"), settings)
+    card = find_transformer(settings["target"])
+    if card.head is not None:
+        raise InputError(f"--target {settings['target']} is a draft head: give its target, and the head by --draft")
+    target = _with_states(routed(card, settings, "target"), settings)
     if data_parallel:
         settings.derive("ep", settings["tp"], "tp, beside data-parallel attention")
         _check_spread(target)

@@ -48,7 +48,7 @@ class PricedRow(Record):
     ``steps``, of a round where it speculates, run ``rounds`` times in the time that the value speaks of, or in the
     share of them that ``often`` says, which is none of what is hidden behind others; passes over ``prompts`` each as
     often as it says. ``round_error`` is that of the strategy's rounds, a direction and its log-sd. ``assumed`` are
-    options of the strategy that the row does not say, as they were taken.
+    options that the row does not say, as they were taken.
     """
 
     site: Site
@@ -145,7 +145,7 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> PricedRow:
         prompts=tuple(_prompts(site, row, ran.steps, rounds, prompts)),
         round_error=round_error(scenario.strategy, site),
         often=often,
-        assumed=() if row.strategy is None else _assumed(asked),
+        assumed=(*_assumed_drafter(row, given), *(() if row.strategy is None else _assumed(asked))),
         over_hits=over_hits,
     )
 
@@ -214,6 +214,11 @@ def _over_hits(ran: _Way, own_tokens: bool, errors: TimingErrors) -> FloatOrArra
     mean = strategy.mean_round(ran.round)
     factor = drawn.round_s / mean.round_s
     return factor * mean.tokens_per_round / drawn.tokens_per_round if own_tokens else factor
+
+
+def _assumed_drafter(row: Row, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The drafter that was taken for a row that names none."""
+    return () if row.k is None or row.draft or row.drafter else (f"drafter {given['drafter']}",)
 
 
 def _assumed(asked: Configuration) -> tuple[str, ...]:

@@ -11,16 +11,19 @@ from ssdsim.transformer.operations import DTYPES
 
 _FP8 = "fp8"
 _ENDINGS = {
-    **dict.fromkeys(("instruct", "chat", "base", "it", "hf", "thinking", "quantized", "terminus", r"\d{4}"), ""),
+    **dict.fromkeys(
+        ("instruct", "chat", "base", "it", "hf", "thinking", "quantized", "gguf", "terminus", r"\d{4}"), ""
+    ),
     **dict.fromkeys(("fp8-block", "float8-block"), "float8-block"),
     **dict.fromkeys(("fp8-dynamic", "fp8-kv", "float8"), "float8"),
     "fp8": _FP8,
-    **dict.fromkeys(("awq", "gptq", "int4", "w4a16"), "int4"),
-    **dict.fromkeys(("int8", "w8a8", "w8a16"), "int8"),
+    **dict.fromkeys(("awq", "gptq", "int4", "w4a16", r"i?q4(?:-(?:[01klms]|xs|nl))*"), "int4"),
+    **dict.fromkeys(("int8", "w8a8", "w8a16", "q8-0"), "int8"),
     **dict.fromkeys(("nvfp4", "nvfp4-v2", "fp4"), "nvfp4"),
     "mxfp4": "mxfp4",
     **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
-    **dict.fromkeys(("fp16", "float16"), "float16"),
+    **dict.fromkeys(("fp16", "float16", "f16"), "float16"),
+    **dict.fromkeys(("fp32", "float32", "f32"), "float32"),
 }
 """Endings of names, with the format that each says; none of them changes a model's shape."""
 

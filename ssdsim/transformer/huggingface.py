@@ -98,6 +98,7 @@ def _eagle3(config: ConfigValues) -> dict[str, Any]:
         return {}
     width = config.some("target_hidden_size") or config.whole("hidden_size")
     head = {"features": EAGLE3_FEATURES, "feature_size": width, "reads": "beside", "own_lm_head": True}
+    head["vocabulary"] = config.whole("vocab_size")
     return {"vocab_size": short, "head": head}
 
 

@@ -228,6 +228,7 @@ class Head(Card):
     head's cache, and ``fc`` runs once a verified token; ``kept`` (GliDe), no state at all: each layer attends, after
     its own tokens, to the keys and values that a layer of the target keeps (its two features). The embedding is the
     target's, and so is the LM head but where the head has its ``own_lm_head``. A block drafter has a ``loop`` after it.
+    ``vocabulary`` is its target's number of tokens, where a checkpoint says it.
     """
 
     features: Size
@@ -235,6 +236,7 @@ class Head(Card):
     reads: Literal["joined", "beside", "cached", "kept"] = "joined"
     own_lm_head: bool = False
     loop: Loop = "none"
+    vocabulary: Some = 0
 
     def fused(self, hidden_size: int) -> int:
         """Values that ``fc`` reads of a token; none where there is no ``fc``."""

@@ -14,7 +14,7 @@ from ssdsim.advise.schedule import of_candidates
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.question.options import DEFAULTS
-from ssdsim.readers.ssd_engine_rows import MODELS
+from ssdsim.readers.results.ssd_engine import MODELS
 from ssdsim.serving.schedule_file import Cell
 from ssdsim.strategies.ar import Autoregressive
 from ssdsim.strategies.protocols.axes import SAGUARO

@@ -10,6 +10,7 @@ from typing import TypeVar
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, field, replace
 from ssdsim.readers.acceptance.fields import MOST_TOKENS
+from ssdsim.readers.facts import Facts
 from ssdsim.tokens.pair_file import Cache
 
 T = TypeVar("T")
@@ -72,13 +73,14 @@ class ImportOptions(Record):
 
 
 class EngineLog(Record):
-    """Counts that an engine's files hold of one set of requests; ``how`` is the kind of log."""
+    """Counts that an engine's files hold of one set of requests, and facts of its run; ``how`` is the kind of log.
+
+    Of the facts, ``model`` is the target's name, ``draft`` the draft's.
+    """
 
     how: str
     counts: Sequence[Counts]
-    target: str | None = None
-    draft: str | None = None
-    temperature: float | None = None
+    facts: Facts = Facts()
     cache: Cache | None = None
     warnings: Sequence[str] = field(default=())
     notes: Sequence[str] = field(default=())
@@ -89,8 +91,7 @@ def joined(logs: Sequence[EngineLog]) -> EngineLog:
     return EngineLog(
         how=logs[0].how,
         counts=[counts for log in logs for counts in log.counts],
-        target=next((log.target for log in logs if log.target), None),
-        draft=next((log.draft for log in logs if log.draft), None),
+        facts=next((log.facts for log in logs if log.facts != Facts()), Facts()),
         warnings=[warning for log in logs for warning in log.warnings],
         notes=[note for log in logs for note in log.notes],
     )
@@ -184,6 +185,8 @@ def of_positions(
     if counts.varied:
         return counts
     k = counts.k if counts.k is not None else len(survived)
+    if survived and k > len(survived):
+        raise InputError(f"{where}: {k} tokens were drafted a round, but only {len(survived)} positions are counted")
     if any(survived[k:]):  # some drafted more than the mean, which is a whole number by chance
         return replace(counts, k=None, varied=True)
     kept = list(survived[:k])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ssdsim.base.documents import as_record, parse_records
+from ssdsim.base.documents import as_record, is_json, parse_records
 from ssdsim.base.errors import InputError
 from ssdsim.readers.acceptance.counts import Counts, EngineLog, ImportOptions, Source, of_positions, of_totals
 from ssdsim.readers.acceptance.fields import (
@@ -21,6 +21,7 @@ from ssdsim.readers.acceptance.fields import (
     count,
     found_with,
 )
+from ssdsim.readers.strangers import stranger
 
 _LINE = re.compile(
     r"draft acceptance(?: rate)? = ([\d.]+) \(\s*(\d+) accepted /\s*(\d+) generated\)"
@@ -46,15 +47,15 @@ class _Example(LogLine):
 
 def read_one(source: Source, asked: ImportOptions) -> EngineLog:
     """The requests of a file."""
-    if source.text.lstrip().startswith(("{", "[", "data:")):
+    if is_json(source.text):
         return EngineLog("llama-cpp-timings", _timings(source, asked))
     if _LINE.search(source.text):
         return EngineLog("llama-cpp-log", _log(source, asked))
     if all(pattern.search(source.text) for pattern in (_EXAMPLE["n_drafted"], _EXAMPLE["n_accept"])):
         return EngineLog("llama-cpp-example", [_example(source, asked)])
     raise InputError(
-        f"{source.path}: nothing of llama.cpp's speculation in it: neither timings with draft_n, nor a line "
-        "'draft acceptance = ...'"
+        f"{source.path}: {stranger(source.text) or 'nothing of llama.cpp in it'}; wanted: timings with draft_n, or a "
+        "line 'draft acceptance = ...'"
     )
 
 

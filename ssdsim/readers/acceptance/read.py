@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import asdict
 
 from ssdsim import __version__
-from ssdsim.base.documents import read_text
+from ssdsim.base.documents import read_printed
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import has_transformer
@@ -17,6 +18,8 @@ from ssdsim.readers.acceptance.counts import EngineLog, ImportOptions, Source, e
 from ssdsim.readers.acceptance.findings import ImportFindings, findings_of
 from ssdsim.readers.acceptance.statistics import read_aiperf
 from ssdsim.readers.acceptance.traces import read_traces
+from ssdsim.readers.agreement import agreed_model, check_temperature
+from ssdsim.readers.facts import Facts
 from ssdsim.tokens.pair_file import AtTemperature, Pair, PairProvenance, PairSettings, Participant
 
 
@@ -83,21 +86,22 @@ def import_acceptance(
     by_name = {name: findings_of(log.counts, name, asked.k, asked.adaptive) for name, log in logs.items()}
     whole = _whole(logs, by_name, asked)
     first = next(iter(logs.values()))
-    temperature = named.temperature
-    if temperature is None:
-        temperature = next((log.temperature for log in logs.values() if log.temperature is not None), None)
+    facts = [log.facts for log in logs.values()]
+    served, drafted, temperature = (_said(name, facts) for name in ("model", "draft", "temperature"))
+    where = ", ".join(path.name for path in (*files, *(path for paths in sets.values() for path in paths)))
+    check_temperature(temperature, named.temperature, where)
+    temperature = temperature if named.temperature is None else named.temperature
     findings = whole.findings.changed(cache=first.cache) if len(logs) == 1 else whole.findings
     warnings = [*dict.fromkeys(w for each in (whole, *by_name.values()) for w in each.warnings)]
     warnings += [warning for log in logs.values() for warning in log.warnings]
     paths = (*files, *(path for paths in sets.values() for path in paths))
     if temperature is None:
         warnings.append("the temperature is not in the files: give it by --temperature")
-    served = next((log.target for log in logs.values() if log.target), None)
     if named.target is None and served is not None and not has_transformer(served):
         warnings.append(f"no card is called '{served}', as the model was served: say which it is by --target")
     return Pair(
-        target=Participant(id=named.target or served),
-        draft=Participant(id=named.draft or next((log.draft for log in logs.values() if log.draft), None)),
+        target=Participant(id=agreed_model(served, named.target, "target", where)),
+        draft=Participant(id=agreed_model(drafted, named.draft, "draft", where)),
         how=first.how,
         settings=PairSettings(temperature=temperature, k=whole.k),
         requests=findings.count,
@@ -120,6 +124,11 @@ def import_acceptance(
             ),
         ),
     )
+
+
+def _said(name: str, facts: Iterable[Facts]) -> Any:
+    """What the first of the logs that does says."""
+    return next((said for each in facts if (said := getattr(each, name)) is not None), None)
 
 
 def _without_folders(text: str, paths: Iterable[Path]) -> str:
@@ -151,7 +160,7 @@ def _sets(reader: LogReader, files: Sequence[Path], sets: Mapping[str, Sequence[
 
 
 def _source(path: Path) -> Source:
-    return Source(path, read_text(path, "log of an engine"))
+    return Source(path, read_printed(path, "log of an engine"))
 
 
 def _whole(

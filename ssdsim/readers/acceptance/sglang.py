@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.base.documents import as_record, parse_records
+from ssdsim.base.documents import as_record, is_json, parse_json, parse_records
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
 from ssdsim.readers.acceptance.counts import (
@@ -40,6 +40,10 @@ from ssdsim.readers.acceptance.fields import (
     text_in,
     tokens,
 )
+from ssdsim.readers.agreement import agreed_k
+from ssdsim.readers.console import sglang_reports
+from ssdsim.readers.facts import Facts
+from ssdsim.readers.strangers import stranger
 
 _ROUNDS = ("spec_verify_ct",)
 _ACCEPTED = (
@@ -64,6 +68,7 @@ _TREE_ROUNDS = 20
 """Rounds that accepted as much as any did: with none beyond, more was never possible."""
 _BATCH = "Decode batch"
 _RUNNING, _ACCEPT = re.compile(r"#running-req: (\d+)"), re.compile(r"accept(?:ed)? len: ([\d.]+)")
+_ACCEPT_RATE = re.compile(r"accept(?:ed|ance)? rate: ([\d.]+)")
 
 
 class _Window(LogLine):
@@ -71,25 +76,65 @@ class _Window(LogLine):
 
     running: WrittenCount
     length: WrittenAmount
+    rate: WrittenAmount | None = None
 
 
 def read_one(source: Source, asked: ImportOptions) -> EngineLog:
     """The requests of a file."""
-    if any(True for _ in _logged(source)) or not source.text.lstrip().startswith(("{", "[", "data:")):
+    if not is_json(source.text):
+        if (reports := sglang_reports(source.text, str(source.path))) != []:
+            return _bench(reports, source, asked)
+        if _FINISHED.search(source.text) and (answers := list(_request_log(source.text))):
+            return _requests(answers, source, asked)
         return _windows(source, asked)
     records = parse_records(source.text, source.path)
     if any(True for _ in found_with(records, _REQUEST)):
         return _requests(records, source, asked)
+    forged = list(found_with(records, ("num_draft_tokens",)))
+    if forged and any("metrics" in each for each in forged):
+        return _forged(forged, source)
     servers = list(found_with(records, _SERVER))
     benches = [record for record in records if isinstance(record, dict) and "accept_length" in record]
     if benches:
         return _bench(benches, source, asked)
     if servers:
         return _server(records, source, asked)
+    said = stranger(records) or "nothing of SGLang's speculation in it"
     raise InputError(
-        f"{source.path}: nothing of SGLang's speculation in it: neither spec_verify_ct of answers, "
-        "avg_spec_accept_length of the server, nor accept_length of bench_serving"
+        f"{source.path}: {said}; wanted: spec_verify_ct of answers, avg_spec_accept_length of the server, or "
+        "accept_length of bench_serving"
     )
+
+
+_FINISHED = re.compile(r"Finish: obj=")
+_FIELD = re.compile(r"'(spec_\w+|completion_tokens)': (-?[\d.]+|\[[\d, ]*\])")
+
+
+def _request_log(text: str) -> Iterator[JsonObject]:
+    """The fields of rounds in the lines by which ``--log-requests`` ends requests: Python's, not JSON."""
+    for line in text.splitlines():
+        if _FINISHED.search(line) is None:
+            continue
+        written = {name: parse_json(value, "request log") for name, value in _FIELD.findall(line)}
+        if "spec_verify_ct" in written:
+            yield written
+
+
+def _forged(runs: Sequence[JsonObject], source: Source) -> EngineLog:
+    """SpecForge's ``bench_eagle3``: a run for each setting, of which those without steps drafted nothing."""
+    counts, warnings = [], []
+    for where, run in source.numbered("run", runs):
+        k, topk = tokens(run, ("steps",), where), tokens(run, ("topk",), where)
+        for each in run.get("metrics") or () if k else ():
+            length = number(each, _BENCH, where) if isinstance(each, dict) else None
+            if length:
+                seconds, speed = number(each, ("latency",), where), number(each, ("output_throughput",), where)
+                counts.append(of_length(where, length, k, (seconds or 0.0) * (speed or 0.0) / length or None))
+        if k and topk and topk > 1:
+            warnings.append(f"{where}: a tree of drafts (top-k {topk}): a rate holds for levels, not for a chain")
+    if not counts:
+        raise InputError(f"{source.path}: no run of SpecForge's in it that drafted")
+    return EngineLog("specforge", counts, warnings=warnings)
 
 
 # answers
@@ -110,6 +155,23 @@ def _requests(records: Sequence[Any], source: Source, asked: ImportOptions) -> E
     return EngineLog("sglang-requests", counts, warnings=warnings, notes=notes)
 
 
+_RATE = ("spec_accept_rate",)
+_MOST_SAID = 64  # tokens of a chain that anybody drafts
+_SLACK = 0.04  # of a K that follows from a rate of three digits
+
+
+def lookaheads(length: float, rate: float, digits: float = 0.005) -> set[int]:
+    """The K at which a mean length has such a rate, by either convention.
+
+    SGLang divided the length by the tokens verified, K + 1; later versions divide accepted by drafted tokens.
+    """
+    if rate <= 0.0 or length < 1.0:
+        return set()
+    own = range(1, _MOST_SAID + 1)
+    older = {k for k in own if abs(length / (k + 1) - rate) <= digits * (1.0 + 1.0 / (k + 1)) + 1e-9}
+    return older | {k for k in own if abs((length - 1.0) / k - rate) <= digits * (1.0 + 1.0 / k) + 1e-9}
+
+
 def of_request(own: JsonObject, where: str, k: int | None = None) -> Counts | None:
     """The rounds of one request, of its ``meta_info``; None where it had none."""
     return _request(own, where, ImportOptions(k)) if count(own, _ROUNDS, where) else None
@@ -128,6 +190,10 @@ def _request(own: JsonObject, where: str, asked: ImportOptions) -> Counts:
         raise InputError(f"{where}: no spec_verify_ct in it")
     if accepted is None:
         accepted = _accepted_of_completion(own, rounds, where)
+    rate = number(own, _RATE, where)
+    if drafted is None and rate and accepted and rounds:
+        k = accepted / rounds / rate
+        drafted = round(k) * rounds if abs(k - round(k)) <= _SLACK * k else None
     return of_totals(where, rounds, accepted, drafted, asked.k, is_request=True)
 
 
@@ -192,12 +258,33 @@ def _server(records: Sequence[Any], source: Source, asked: ImportOptions) -> Eng
     if (topk := settings.get("speculative_eagle_topk")) and topk != 1:
         warnings.append(f"{source.path}: a tree of drafts (top-k {topk}): a rate holds for levels, not for a chain")
     counts = of_length(str(source.path), float(np.mean(means)), k)
-    target, draft = settings.get("model_path"), settings.get("speculative_draft_model_path")
-    return EngineLog("sglang-server", [counts], target=text_in(target), draft=text_in(draft), warnings=warnings)
+    return EngineLog("sglang-server", [counts], _facts(settings, str(source.path)), warnings=warnings)
 
 
 def _arguments(value: Any) -> JsonObject:
     return next(iter(found_with(value, ("speculative_num_steps", "speculative_num_draft_tokens"))), {})
+
+
+def server_of(record: JsonObject, where: str) -> Facts:
+    """What ``bench_serving`` has kept of its server's settings; nothing of a version that kept none."""
+    settings = next(iter(found_with(record.get("server_info"), ("model_path",))), {})
+    return _facts(settings, where)
+
+
+_DRAFTERS = {"EAGLE3": "eagle3", "NEXTN": "mtp", "NGRAM": "ngram", "STANDALONE": "model", "DFLASH": "dflash"}
+"""Algorithms that one drafter alone has; ``EAGLE`` runs MTP layers, too."""
+
+
+def _facts(settings: JsonObject, where: str) -> Facts:
+    return Facts(
+        model=text_in(settings.get("model_path")),
+        draft=text_in(settings.get("speculative_draft_model_path")),
+        drafter=_DRAFTERS.get(str(settings.get("speculative_algorithm")).upper()),
+        weights=text_in(settings.get("quantization")),
+        kv_dtype={"fp8_e4m3": "float8", "fp8_e5m2": "float8"}.get(str(settings.get("kv_cache_dtype"))),
+        gpus=count(settings, ("tp_size",), where),
+        k=lookahead_of(settings, where),
+    )
 
 
 def lookahead_of(settings: JsonObject, where: str) -> int | None:
@@ -231,7 +318,9 @@ def _bench(records: Sequence[JsonObject], source: Source, asked: ImportOptions) 
         counts.append(of_length(where, length, _lookahead(settings, source) or asked.k))
     warnings = [f"{source.path}: accept_length is the mean since the server's start, not of the run"]
     last = counts[-1:]  # cumulative: the last has seen all that those before it saw
-    return EngineLog("sglang-bench", last, target=text_in(first(records[-1], ("model_id", "model"))), warnings=warnings)
+    named = text_in(first(records[-1], ("model_id", "model")))
+    facts = server_of(records[-1], str(source.path))
+    return EngineLog("sglang-bench", last, facts if named is None else replace(facts, model=named), warnings=warnings)
 
 
 def sglang_speculation(record: JsonObject, where: str) -> float | None:
@@ -244,32 +333,32 @@ def sglang_speculation(record: JsonObject, where: str) -> float | None:
 
 def _windows(source: Source, asked: ImportOptions) -> EngineLog:
     """Gauges and log lines, which are of the last window: only as samples of the whole."""
-    samples = list(_sampled(source))
-    if not samples:
+    windows = list(_sampled(source))
+    if not windows:
+        said = stranger(source.text) or "nothing of SGLang's speculation in it"
         raise InputError(
-            f"{source.path}: nothing of SGLang's speculation in it: neither {_WINDOW}, nor a log line 'Decode batch. "
-            "... accept len: ...', nor JSON"
+            f"{source.path}: {said}; wanted: {_WINDOW}, log lines 'Decode batch. ... accept len: ...', answers, or the "
+            "result of bench_serving"
         )
-    if not asked.sampled or len(samples) < 2:
+    if not asked.sampled or len(windows) < 2:
         raise InputError(
             f"{source.path}: gauges and log lines tell of the last window only: import answers (meta_info), "
             "/server_info or bench_serving's result, or say by --sampled that many windows cover the work"
         )
-    running = np.array([weight for weight, _ in samples])
-    lengths = np.array([length for _, length in samples])
-    mean = float(running @ lengths / running.sum())
-    warning = f"{source.path}: the mean of {len(samples)} windows, by their running requests"
-    return EngineLog("sglang-windows", [of_length(str(source.path), mean, asked.k)], warnings=[warning])
+    running = np.array([window.running for window in windows])
+    mean = float(running @ np.array([window.length for window in windows]) / running.sum())
+    rated = [lookaheads(window.length, window.rate) for window in windows if window.rate]
+    k = agreed_k(set.intersection(*rated) if rated else (), asked.k, str(source.path))
+    warning = f"{source.path}: the mean of {len(windows)} windows, by their running requests"
+    return EngineLog("sglang-windows", [of_length(str(source.path), mean, k)], warnings=[warning])
 
 
-def _sampled(source: Source) -> Iterator[tuple[float, float]]:
-    """Weight and length of each window in which the server speculated."""
+def _sampled(source: Source) -> Iterator[_Window]:
+    """Each window in which the server speculated."""
     for sample in prometheus(source.text):
         if sample.name == _WINDOW and sample.value >= 1.0:
-            yield 1.0, sample.value
-    for window in _logged(source):
-        if window.running > 0 and window.length >= 1.0:
-            yield float(window.running), window.length
+            yield _Window(running=1, length=sample.value)
+    yield from (window for window in _logged(source) if window.running > 0 and window.length >= 1.0)
 
 
 def _logged(source: Source) -> Iterator[_Window]:
@@ -280,4 +369,6 @@ def _logged(source: Source) -> Iterator[_Window]:
         if (start := line.find(_BATCH)) < 0 or (running := _RUNNING.search(line, start)) is None:
             continue
         if (length := _ACCEPT.search(line, running.end())) is not None:
-            yield as_record(_Window, {"running": running[1], "length": length[1]}, where, "line", written=True)
+            rate = _ACCEPT_RATE.search(line, length.end())
+            said = {"running": running[1], "length": length[1], "rate": None if rate is None else rate[1]}
+            yield as_record(_Window, said, where, "line", written=True)

@@ -3,7 +3,7 @@
 The only log with hits. ``Avg Cache Hits`` is the mean over steps of a batch's shares, after speculations of the primary
 and of the backup together: how often each hits cannot be told apart. Frequencies are of steps after a hit only.
 
-:mod:`ssdsim.readers.ssd_engine_rows` reads the speeds of the same output.
+:mod:`ssdsim.readers.results.ssd_engine` reads the speeds of the same output.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError
 from ssdsim.readers.acceptance.counts import Counts, EngineLog, ImportOptions, Source, of_length
 from ssdsim.readers.acceptance.fields import Index, LogLine, WrittenAmount, WrittenCount, WrittenTokens
+from ssdsim.readers.facts import Facts
 from ssdsim.tokens.pair_file import Cache
 
 _NUMBER = r":\s*([\d.]+|N/A)"
@@ -68,8 +69,7 @@ def read(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
     return EngineLog(
         "ssd-stdout",
         [counts],
-        target=target[-1] if target else None,
-        temperature=run.temperature,
+        facts=Facts(model=target[-1] if target else None, temperature=run.temperature),
         cache=None if run.p_hit is None else _cache(run.p_hit, run),
         warnings=[f"{where}: printed with two decimals: rates are known to about 0.01", *_unidentified(run.p_hit)],
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.base.documents import as_record, parse_csv, parse_records
+from ssdsim.base.documents import as_record, is_json, parse_csv, parse_records
 from ssdsim.base.errors import InputError
 from ssdsim.readers.acceptance.counts import Counts, EngineLog, ImportOptions, Source, of_each_round, of_histogram
 from ssdsim.readers.acceptance.fields import LogLine, WrittenTokens, tokens_by_round
@@ -51,7 +51,7 @@ def _of_one_lookahead(counts: Sequence[Counts]) -> list[Counts]:
 
 
 def _requests(source: Source) -> list[tuple[list[int], list[int]]]:
-    if not source.text.lstrip().startswith(("{", "[")):
+    if not is_json(source.text):
         return _csv_requests(source)
     records = parse_records(source.text, source.path)
     if all(isinstance(record, int) for record in records):

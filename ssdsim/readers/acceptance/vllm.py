@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
-from typing import Any
+from itertools import pairwise, zip_longest
+from typing import Annotated, Any
 
-from ssdsim.base.documents import as_record, parse_records
+from msgspec import Meta
+
+from ssdsim.base.documents import as_record, is_json, parse_records
 from ssdsim.base.errors import InputError
 from ssdsim.readers.acceptance.counts import (
     Counts,
@@ -26,9 +28,11 @@ from ssdsim.readers.acceptance.counts import (
     with_steps,
 )
 from ssdsim.readers.acceptance.fields import (
+    MOST_TOKENS,
     JsonObject,
     LogLine,
     Printed,
+    WrittenAmount,
     WrittenCount,
     WrittenTokens,
     count,
@@ -39,8 +43,11 @@ from ssdsim.readers.acceptance.fields import (
 )
 from ssdsim.readers.acceptance.statistics import STATISTICS, counts_of_all
 from ssdsim.readers.acceptance.vllm_counters import is_snapshot, of_snapshots
+from ssdsim.readers.console import vllm_reports
+from ssdsim.readers.facts import Facts
+from ssdsim.readers.strangers import stranger
 
-_LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
+_LINE = re.compile(r"SpecDecoding metrics:")
 _OLD_LINE = re.compile(r"Speculative metrics:\s*(.*)")
 _BENCH = "spec_decode_num_drafts"
 _OF_BENCH = {_BENCH, "spec_decode_acceptance_length"}
@@ -55,19 +62,22 @@ def read(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
 
 def _one(source: Source, asked: ImportOptions) -> EngineLog:
     if _LINE.search(source.text):
-        return EngineLog("vllm-log", [_log(source)])
+        return _log(source)
     if _OLD_LINE.search(source.text):
         return EngineLog("vllm-log", [_old_log(source)])
-    if not source.text.lstrip().startswith(("{", "[", "data:")):
+    if _EXAMPLE["rounds"].search(source.text):
+        return EngineLog("vllm-example", [_example(source)])
+    if is_json(source.text):
+        records = parse_records(source.text, source.path)
+    elif not (records := vllm_reports(source.text, str(source.path))):
         raise InputError(
-            f"{source.path}: nothing of vLLM's speculation in it: neither counters (vllm:spec_decode_...), a log line "
-            "'SpecDecoding metrics: ...', nor JSON"
+            f"{source.path}: {stranger(source.text) or 'nothing of vLLM in it'}; wanted: counters "
+            "(vllm:spec_decode_...), a log line 'SpecDecoding metrics: ...', or the result of vllm bench serve"
         )
-    records = parse_records(source.text, source.path)
     bench = [record for record in records if isinstance(record, dict) and _OF_BENCH & record.keys()]
     if bench:
         counts = [_bench(record, str(source.path), asked) for record in bench]
-        return EngineLog("vllm-bench", counts, target=text_in(first(bench[0], ("model_id", "model"))))
+        return EngineLog("vllm-bench", counts, Facts(model=text_in(first(bench[0], ("model_id", "model")))))
     return _requests(records, source)
 
 
@@ -86,36 +96,70 @@ def _requests(records: Sequence[object], source: Source) -> EngineLog:
         silent += bool(own) and not any(isinstance(each, Mapping) for each in statistic)
     counts = counts_of_all(answers)
     if not counts:
+        if (said := stranger(records)) is not None:
+            raise InputError(f"{source.path}: {said}")
         raise InputError(
             f"{source.path}: no statistics of speculation in it (metrics.speculative_decoding); start vLLM with "
             "--per-request-spec-decode-metrics summary, and ask for one answer a request (n = 1)"
         )
     notes = [f"{silent} records without statistics (n above 1, or no drafts) are left out"] if silent else []
-    return EngineLog("vllm-requests", counts, target=target, notes=notes)
+    return EngineLog("vllm-requests", counts, Facts(model=target), notes=notes)
 
 
 # the log
 
 
-def _log(source: Source) -> Counts:
-    """The sum of all lines, which are of one interval each; those without drafts are left out.
+def _log(source: Source) -> EngineLog:
+    """The sum of all intervals, a line each (or several, as write-ups break them); those without drafts are left out.
 
     Rounds are not printed: they follow from the length, exactly where every round drafted as many tokens.
     """
     rounds, drafted, accepted, survived = 0.0, 0, 0, [0.0]
-    for at, line in source.numbered("line", source.text.splitlines()):
-        match = _LINE.search(line)
-        if match is None or (interval := _interval(match[1], at)) is None:
+    where = str(source.path)
+    starts = [match.start() for match in _LINE.finditer(source.text)]
+    line = 1 + source.text.count("\n", 0, starts[0])
+    for start, end in pairwise((*starts, len(source.text))):
+        interval = _interval(source.text[start : min(end, start + _LONGEST)], f"{where}: line {line}")
+        line += source.text.count("\n", start, end)
+        if interval is None:
             continue
         own_rounds, own_drafted, own_accepted, own_survived = interval
         rounds, drafted, accepted = rounds + own_rounds, drafted + own_drafted, accepted + own_accepted
         survived = [a + b for a, b in zip_longest(survived, own_survived, fillvalue=0.0)]
-    where = str(source.path)
     if drafted == 0:
         raise InputError(f"{where}: no line of metrics in which tokens were drafted")
     if any(survived) or accepted == 0:
-        return of_positions(where, rounds, accepted, drafted, survived)
-    return of_totals(where, rounds, accepted, drafted)
+        counts = of_positions(where, rounds, accepted, drafted, survived)
+    else:
+        counts = of_totals(where, rounds, accepted, drafted)
+    made = _generated(source.text)
+    steps = 0.0 if made is None else made - accepted
+    if steps <= rounds * (1.0 + _FIRST_TOKENS):
+        return EngineLog("vllm-log", [counts])
+    note = (
+        f"{made:.0f} tokens were generated, and {accepted + rounds:.0f} of them in rounds that drafted: in the other "
+        f"steps, which the log does not count among its rounds, nothing was"
+    )
+    return EngineLog("vllm-log", [with_steps(counts, steps)], notes=[note])
+
+
+_LONGEST = 2000  # characters of an interval's metrics
+_FIRST_TOKENS = 0.15
+"""Of the rounds: tokens that prompts made, and a rate's rounding, are no steps without drafts."""
+_THROUGHPUT = re.compile(r"generation throughput: ([\d.]+) tokens/s")
+_CLOCK = re.compile(r"\b(\d\d):(\d\d):(\d\d)\b[^\n]{0,200}?generation throughput: ")
+_USUAL_S = 10.0  # between two lines, where the log has no other times
+
+
+def _generated(text: str) -> float | None:
+    """Tokens that the server generated while it logged; None where it says no rates."""
+    rates = [float(rate) for rate in _THROUGHPUT.findall(text) if rate.count(".") <= 1]
+    if not rates:
+        return None
+    clocks = [3600 * int(hours) + 60 * int(minutes) + int(seconds) for hours, minutes, seconds in _CLOCK.findall(text)]
+    apart = sorted(later - earlier for earlier, later in pairwise(clocks) if later > earlier)
+    middle = float(apart[len(apart) // 2]) if apart else _USUAL_S
+    return sum(rates) * (middle if middle <= _USUAL_S else _USUAL_S)
 
 
 _PRINTED = {
@@ -180,6 +224,43 @@ def _old_log(source: Source) -> Counts:
     if not k or not drafted or emitted is None:
         raise InputError(f"{where}: says not how many tokens were speculated, drafted and emitted")
     return of_length(where, emitted * k / drafted, k, drafted / k)
+
+
+# examples/offline_inference/spec_decode.py
+
+
+class _Printout(LogLine):
+    """Counts that the example prints; ``shares`` are of all drafts, by position."""
+
+    rounds: WrittenCount
+    drafted: WrittenCount
+    accepted: WrittenCount
+    tokens: WrittenCount | None = None
+    shares: Annotated[tuple[WrittenAmount, ...], Meta(max_length=MOST_TOKENS)] = ()
+
+
+_EXAMPLE = {
+    "rounds": re.compile(r"^\W*num_drafts: (\d+)", re.M),
+    "drafted": re.compile(r"^\W*num_draft_tokens: (\d+)", re.M),
+    "accepted": re.compile(r"^\W*num_accepted_tokens: (\d+)", re.M),
+    "tokens": re.compile(r"^\W*total_num_output_tokens: (\d+)", re.M),
+}
+_AT_TOKEN = re.compile(r"^\W*acceptance at token \d+: ([\d.]+)", re.M)
+
+
+def _example(source: Source) -> Counts:
+    where = str(source.path)
+    said: dict[str, Any] = {name: match[1] for name, each in _EXAMPLE.items() if (match := each.search(source.text))}
+    printed = as_record(_Printout, said | {"shares": _AT_TOKEN.findall(source.text)}, where, "example", written=True)
+    if not printed.rounds:
+        raise InputError(f"{where}: the example drafted nothing (num_drafts is 0)")
+    positions = [share * printed.rounds for share in printed.shares]
+    if positions:
+        counts = of_positions(where, printed.rounds, printed.accepted, printed.drafted, positions)
+    else:
+        counts = of_totals(where, printed.rounds, printed.accepted, printed.drafted)
+    steps = (printed.tokens or 0) - printed.accepted
+    return with_steps(counts, steps) if steps > printed.rounds * (1.0 + _FIRST_TOKENS) else counts
 
 
 # vllm bench serve

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from ssdsim.base.card import Excerpt
-from ssdsim.base.documents import as_record, parse_json
+from ssdsim.base.documents import as_record, is_json, parse_json
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import MutableRecord, field
 from ssdsim.readers.acceptance.counts import (
@@ -25,6 +25,7 @@ from ssdsim.readers.acceptance.counts import (
     with_steps,
 )
 from ssdsim.readers.acceptance.fields import MOST_TOKENS, Index, Sample, WrittenAmount, found_with, prometheus
+from ssdsim.readers.facts import Facts
 
 _PREFIX = "vllm:spec_decode_num_"
 _COUNTERS = ("drafts", "draft_tokens", "accepted_tokens", "emitted_tokens")
@@ -96,7 +97,7 @@ def of_snapshots(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
         _check_rising(earlier, later, before, after)
     difference = taken[-1] if len(taken) == 1 else _difference(taken[0], taken[-1])
     where = " - ".join(str(source.path) for source in (sources[-1], sources[0])[: len(sources)])
-    return EngineLog("vllm-metrics", [_of_counters(difference, where, asked)], target=model or None)
+    return EngineLog("vllm-metrics", [_of_counters(difference, where, asked)], facts=Facts(model=model or None))
 
 
 def between(before: Source, after: Source, served: str) -> Counts | None:
@@ -159,7 +160,7 @@ def _in_process(text: str) -> list[Sample]:
             {"values": value[1:-1].split(",") if value[1:-1].strip() else []} if "[" in value else {"value": value}
         )
         printed.append({"name": name, "labels": dict(_LABEL.findall(labels)), **numbers})
-    if not printed and text.lstrip().startswith(("[", "{")):
+    if not printed and is_json(text):
         try:
             named = list(found_with(parse_json(text, "metrics"), ("name",)))
         except InputError:  # lines of JSON, which are no counters

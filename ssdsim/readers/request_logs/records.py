@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ssdsim.base.card import Excerpt
 from ssdsim.base.checks import Array
-from ssdsim.base.documents import as_record, as_records, parse_records, read_text, within
+from ssdsim.base.documents import as_record, as_records, is_json, parse_records, read_text, within
 from ssdsim.base.errors import InputError
 from ssdsim.readers.bench import JsonObject, has
 from ssdsim.readers.request_logs.log import (
@@ -26,7 +26,11 @@ from ssdsim.readers.request_logs.log import (
     read_conversations,
     read_table,
 )
-from ssdsim.readers.result_files import AIPERF, GUIDELLM, SGLANG_BENCH, VLLM_BENCH, guidellm_benchmarks
+from ssdsim.readers.results.aiperf import AIPERF
+from ssdsim.readers.results.guidellm import GUIDELLM, guidellm_benchmarks
+from ssdsim.readers.results.sglang import SGLANG_BENCH
+from ssdsim.readers.results.vllm import VLLM_BENCH
+from ssdsim.readers.strangers import stranger
 
 _BLOCK = 1 << 16  # lines that are records at a time: they take more room than their columns
 
@@ -44,7 +48,8 @@ def read_records(records: Sequence[Any], where: str, tokenizer: Path | None = No
         if knows(records[0]):
             return read(records, where)
     known = ", ".join([*dict.fromkeys(name for name, _, _ in _FORMS), "ShareGPT"])
-    raise InputError(f"{where}: no log of requests that is known here (those of {known}, or a CSV table)")
+    said = stranger(records[0]) or "no log of requests that is known here"
+    raise InputError(f"{where}: {said} (known: those of {known}, or a CSV table)")
 
 
 class _Benchmark(Excerpt):
@@ -251,6 +256,6 @@ def read_log(path: str | Path, tokenizer: Path | None = None) -> RequestLog:
     """
     path = Path(path)
     text = read_text(path, "log of requests")
-    if not text.lstrip().startswith(("{", "[")):
+    if not is_json(text):
         return in_seconds(read_table(path))
     return in_seconds(read_records(parse_records(text, path), str(path), tokenizer))

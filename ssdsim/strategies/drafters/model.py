@@ -127,6 +127,8 @@ class ModelDrafter(Drafter):
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
         card = draft_for(target, named)
+        if card.head is not None:
+            raise InputError(f"--draft {named} is a draft head, no model: give --drafter eagle3, or the head's kind")
         stages_of(options, card)  # refused here, before anything is priced
         return Draft(card)
 

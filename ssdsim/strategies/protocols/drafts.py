@@ -116,12 +116,12 @@ class HeadDrafter(Drafter):
     def _read(self, target: Transformer, named: str) -> Transformer:
         """Shape of a checkpoint; a config that does not say that it is a head counts as one of this kind."""
         copy, recipe = find_transformer(named), self.recipe(target)
+        assert recipe.head is not None  # all recipes are heads'
         if copy.head is None and copy.layers != recipe.layers:
             raise InputError(f"--draft {named} is a model of {copy.layers} layers, no head (--drafter {self.name})")
         if copy.head is None:
-            copy = copy.changed(head=recipe.head)
+            copy = copy.changed(head=recipe.head.changed(vocabulary=copy.vocab_size))
         assert copy.head is not None
-        assert recipe.head is not None  # all recipes are heads'
         if copy.head.reads != recipe.head.reads:
             raise InputError(f"--draft {named} is no head of the kind --drafter {self.name}")
         if copy.head.feature_size != recipe.head.feature_size:

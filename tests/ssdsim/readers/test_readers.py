@@ -14,6 +14,7 @@ from ssdsim.readers.row import Row
 from tests.ssdsim.readers.engines import measured, served, vllm_result
 
 GIVEN = {"hardware": "h100-sxm", "tp": 2}
+OF_FOUR = {"hardware": "h100-sxm", "tp": 4}
 VLLM = vllm_result(measured(served(batch=8, tp=2)))
 SPECULATED = vllm_result(served(batch=8, k=3, acceptance_length=2.5))
 SGLANG = {
@@ -62,24 +63,26 @@ def test_a_result_of_vllm(tmp_path: Path) -> None:
 
 
 def test_a_result_of_vllm_that_speculated_says_its_lookahead_and_length(tmp_path: Path) -> None:
-    (row,) = read(tmp_path, SPECULATED, **GIVEN, k=7, acceptance_length=1.1, draft="llama-3.2-1b")
+    (row,) = read(tmp_path, SPECULATED, **GIVEN, k=3, acceptance_length=2.51, draft="llama-3.2-1b")
     assert (row.k, row.acceptance_length, row.draft) == (3, 2.5, "llama-3.2-1b")
     (row,) = read(tmp_path, VLLM, **GIVEN, draft="llama-3.2-1b")
     assert (row.k, row.draft) == (None, None)
-    (row,) = read(tmp_path, VLLM, **GIVEN, k=2, acceptance_length=1.5)  # an older vLLM, which does not say
+    told: dict[str, Any] = {"k": 2, "acceptance_length": 1.5, "drafter": "eagle3"}
+    (row,) = read(tmp_path, VLLM, **GIVEN, **told)  # an older vLLM, which does not say
     assert (row.k, row.acceptance_length) == (2, 1.5)
 
 
 def test_results_of_sglang(tmp_path: Path) -> None:
-    plain, speculated = read(tmp_path, SGLANG, {**SGLANG, "accept_length": 2.9}, model="qwen3-32b", k=4, **GIVEN,
-                             acceptance_length=1.0)  # fmt: skip
+    speculation: dict[str, Any] = {**SGLANG, "accept_length": 2.9}
+    plain, speculated = read(tmp_path, SGLANG, speculation, model="qwen3-32b", k=4, **GIVEN,
+                             acceptance_length=2.9, drafter="eagle3")  # fmt: skip
     assert (plain.engine, plain.batch, plain.input_tokens, plain.output_tokens) == ("sglang", 16, 1000.0, 200.0)
     assert (plain.metric, plain.value, plain.model) == ("tpot_ms", 9.5, "qwen3-32b")
     assert (speculated.k, speculated.acceptance_length) == (4, 2.9)
 
 
 def test_a_report_of_trtllm(tmp_path: Path) -> None:
-    (row,) = read(tmp_path, TRTLLM, hardware="h100-sxm", tp=1)
+    (row,) = read(tmp_path, TRTLLM, hardware="h100-sxm", tp=4)
     assert (row.model, row.tp, row.batch, row.dtype, row.kv_dtype) == ("llama-3.1-8b", 4, 32, "bfloat16", "float8")
     assert (row.metric, row.value, row.engine_version) == ("tokens_per_s", 2500.0, "1.0.0")
     streamed = {**TRTLLM, "streaming_metrics": {"avg_tpot_ms": 12.0}}
@@ -115,8 +118,8 @@ def without(record: dict[str, Any], key: str) -> dict[str, Any]:
         (VLLM, {"hardwear": "h100-sxm"}, "unknown column 'hardwear'; did you mean 'hardware'?"),
         (SGLANG, GIVEN, "does not say the model; give its card by --model"),
         ({**SGLANG, "accept_length": 2.0}, {**GIVEN, "model": "qwen3-32b"}, "give them by --k"),
-        ({**TRTLLM, "world_info": {"pp_size": 2}}, GIVEN, "pp_size must be 1, got 2"),
-        ({**TRTLLM, "engine": {**TRTLLM["engine"], "quantization": "W4A8"}}, GIVEN, "give their format by --dtype"),
+        ({**TRTLLM, "world_info": {"pp_size": 2}}, GIVEN, "ran in 2 pipeline stages, which are not modelled"),
+        ({**TRTLLM, "engine": {**TRTLLM["engine"], "quantization": "W4A8"}}, OF_FOUR, "give their format by --dtype"),
         ({**TRTLLM, "engine": 1}, GIVEN, "engine must be an object, got 1"),
         (AIPERF, {**GIVEN, "model": "qwen3-32b"}, "give them by --batch"),
         (without(AIPERF, "inter_token_latency"), GIVEN, "run aiperf with --streaming"),

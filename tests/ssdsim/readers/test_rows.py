@@ -57,7 +57,7 @@ def test_rows_survive_a_csv_file(rows: list[Row]) -> None:
         path = Path(folder) / "rows.csv"
         write_rows(rows, path)
         assert read_rows(path) == rows
-        assert read_measured(path, hardware="no-such", tp=7, k=3) == rows  # every column is there: nothing is filled
+        assert read_measured(path) == rows
 
 
 def test_a_tree_is_told_whole() -> None:
@@ -81,8 +81,10 @@ def read_row(text: str, **given: object) -> Row:
 def test_what_is_given_fills_the_columns_that_a_file_leaves_out_and_no_others(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(LINE)
-    (row,) = read_measured(path, hardware="h100-sxm", tp=8, dtype="float8", k=None)
+    (row,) = read_measured(path, hardware="h100-sxm", tp=2, dtype="float8", k=None)
     assert (row.hardware, row.tp, row.dtype, row.k) == ("h100-sxm", 2, "float8", None)
+    with refused("tp 2", "--tp says 8"):
+        read_measured(path, hardware="h100-sxm", tp=8)
 
 
 @pytest.mark.parametrize(

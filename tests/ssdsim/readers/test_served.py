@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from ssdsim.base.errors import InputError
+from ssdsim.hardware.catalog import called, find_hardware
 from ssdsim.readers.result_files import read_measured
 from tests.refusals import refused
 
 SERVED = Path(__file__).parent / "served"
 GIVEN: dict[str, Any] = {"hardware": "h100-sxm", "model": "transformer-shaped-576x30"}
+H100 = find_hardware("h100-sxm")
+CPU = H100.changed(device=H100.device.changed(name="AMD EPYC", kind="cpu"))
+ON_CPU = GIVEN | {"hardware": called("an-epyc", CPU)}
 
 
 def test_vllm_bench_counts_cut_tokens_as_no_time() -> None:
@@ -24,7 +28,7 @@ def test_vllm_bench_counts_cut_tokens_as_no_time() -> None:
 
 
 def test_llama_bench_has_a_row_for_each_test_that_generates() -> None:
-    (row,) = read_measured(SERVED / "llama-bench.json", **GIVEN)
+    (row,) = read_measured(SERVED / "llama-bench.json", **ON_CPU)
     assert (row.metric, row.batch, row.input_tokens, row.output_tokens) == ("step_ms", 1, 0.0, 24.0)
     assert row.value == pytest.approx(458.685743 / 24)
 
@@ -39,7 +43,7 @@ def test_llama_bench_of_prompts_alone_has_no_row(tmp_path: Path) -> None:
 def test_llama_bench_after_a_prompt_has_its_seconds(tmp_path: Path) -> None:
     test = json.loads((SERVED / "llama-bench.json").read_text())[1] | {"n_prompt": 512, "avg_ns": 2_000_000_000}
     (tmp_path / "pg.json").write_text(json.dumps([test]))
-    (row,) = read_measured(tmp_path / "pg.json", **GIVEN)
+    (row,) = read_measured(tmp_path / "pg.json", **ON_CPU)
     assert (row.metric, row.value, row.input_tokens, row.output_tokens) == ("latency_s", 2.0, 512.0, 25.0)
 
 

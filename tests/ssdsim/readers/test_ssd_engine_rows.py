@@ -137,7 +137,7 @@ def test_the_command_line_need_not_be_in_the_text(tmp_path: Path) -> None:
         (ssd().replace("CUDA Graphs", "Eager"), "without CUDA graphs"),
         (ssd()[: ssd().index("Model:")], "the run did not end"),
         (ssd().replace("--draft 1", "--draft /models/mine"), "give its card by --draft"),
-        (AR + ssd().replace("CUDA Graphs", "Eager"), "run.log: run 2: ran without"),
+        (AR + ssd().replace("CUDA Graphs", "Eager"), "run.log: result 2: ran without"),
         (ssd().replace("Llama-3.1-70B", "Nobodys-3B"), "give one by --model"),
     ],
 )

@@ -13,13 +13,14 @@ from typing import Any
 
 from ssdsim.base.errors import InputError
 from ssdsim.readers.acceptance.ssd_engine import LENGTH, RunMetrics, last_of, metrics_of
-from ssdsim.readers.bench import RowDefaults, bench_row, model_in
-from ssdsim.readers.row import Row
+from ssdsim.readers.bench import Format, JsonObject, Run, has
+from ssdsim.readers.facts import Facts, RunSpeed
 from ssdsim.strategies.ar import Autoregressive
 from ssdsim.strategies.sd import Speculative
 from ssdsim.strategies.ssd import SSD
 
 ENGINE = "ssd-engine"
+_KEY = "decode_tokens_per_s"
 MODELS: Mapping[str, Mapping[str, str]] = {
     "llama": {"1": "llama-3.2-1b", "3": "llama-3.2-3b", "8": "llama-3.1-8b", "70": "llama-3.1-70b"},
     "qwen": {size: f"qwen3-{size}b" for size in ("0.6", "1.7", "4", "8", "14", "32")},
@@ -39,53 +40,45 @@ _EAGLE = re.compile(r"(--eagle)\b|just set (eagle)_layers")
 _OUTCOMES = re.compile(r"\bMQ_LEN=(\d+)")
 
 
-def is_bench_output(text: str) -> bool:
-    """Say whether a text has runs of ``bench.py``."""
-    return _SPEED.search(text) is not None
-
-
-def bench_output_rows(text: str, given: RowDefaults, where: str) -> list[Row]:
-    """A row a run; what each was told is looked for from its command line on, or else in all that is before it."""
+def _printed(text: str, where: str) -> list[dict[str, Any]]:
+    """A run for each speed in the text; what it was told is looked for from its command line on, or else before it."""
     found = list(_SPEED.finditer(text))
     ends = [*(match.start() for match in found[1:]), len(text)]
     commands = [match.start() for match in _COMMAND.finditer(text)]
-    rows = []
-    for number, (match, end) in enumerate(zip(found, ends, strict=True), 1):
+    runs = []
+    for match, end in zip(found, ends, strict=False):
         begins = max((start for start in commands if start < match.start()), default=0)
-        at = where if len(found) == 1 else f"{where}: run {number}"
-        rows.append(_row(float(match[1]), text[match.start() : end], text[begins : match.start()], given, at))
-    return rows
+        runs.append({_KEY: float(match[1]), "after": text[match.start() : end], "before": text[begins : match.start()]})
+    return runs
 
 
-def _row(printed: float, after: str, before: str, given: RowDefaults, where: str) -> Row:
+def _runs(record: JsonObject, where: str) -> tuple[Run]:
+    printed, after, before = record[_KEY], record["after"], record["before"]
     ended = _ENDED.search(after)
     if ended is None:
         raise InputError(f"{where}: no line 'Model: ..., Mode: ...' after the speed: the run did not end")
     model, mode = ended[1], ended[2].split(" + ")
     if mode[0] == "Eager":
         raise InputError(f"{where}: ran without CUDA graphs (--eager), which is another engine than the card's")
-    batch = last_of(_BATCH, before) or given.get("batch")
-    if batch is None:
-        raise InputError(f"{where}: does not say how many sequences were in flight; give them by --batch")
-    own = model_in(model, given, where)
-    block = after[: ended.end()]
+    batch, block, asynchronous = last_of(_BATCH, before), after[: ended.end()], "Async" in mode
     run = metrics_of(block, before + block, where) if LENGTH in block else None
-    asynchronous = "Async" in mode
-    rounds = {} if run is None else _speculated(run, mode, before, model, given, where)
     tokens = 1.0 if run is None else run.length
-    fields = {
-        "model": own,
-        "batch": int(batch),
-        "tp": _degree(before, asynchronous) or given.get("tp"),
-        "input_tokens": float(last_of(_PROMPT, before) or _DEFAULT_PROMPT),
-        "output_tokens": float(last_of(_OUTPUT, before) or _DEFAULT_OUTPUT),
-        "metric": "step_ms",
-        "value": 1e3 * int(batch) * tokens / (printed + (0.5 if printed.is_integer() else 0.0)),
-        "engine": ENGINE,
-        "strategy": (SSD if asynchronous else Autoregressive if run is None else Speculative).name,
-        **rounds,
-    }
-    return bench_row(fields, given, where)
+    facts = Facts(
+        engine=ENGINE,
+        model=model,
+        gpus=_degree(before, asynchronous),
+        batch=None if batch is None else int(batch),
+        strategy=(SSD if asynchronous else Autoregressive if run is None else Speculative).name,
+        speculated=run is not None,
+        **({} if run is None else _speculated(run, mode, before, model)),
+    )
+    measured = RunSpeed(
+        "step_ms",
+        1e3 * (facts.batch or 1) * tokens / (printed + (0.5 if printed.is_integer() else 0.0)),
+        float(last_of(_PROMPT, before) or _DEFAULT_PROMPT),
+        float(last_of(_OUTPUT, before) or _DEFAULT_OUTPUT),
+    )
+    return ((facts, measured),)
 
 
 def _degree(before: str, asynchronous: bool) -> int | None:
@@ -96,27 +89,24 @@ def _degree(before: str, asynchronous: bool) -> int | None:
     return None if gpus is None else int(gpus) - asynchronous
 
 
-def _speculated(
-    run: RunMetrics, mode: list[str], before: str, model: str, given: RowDefaults, where: str
-) -> dict[str, Any]:
-    """The columns of a run of SD or SSD."""
+def _speculated(run: RunMetrics, mode: list[str], before: str, model: str) -> dict[str, Any]:
+    """The facts of a run of SD or SSD."""
     eagle = last_of(_EAGLE, before) is not None
-    drafts = {"drafter": "eagle3"} if eagle else {"draft": _draft(before, model, given, where)}
-    said = {"k": run.k or given.get("k"), "acceptance_length": run.length, "temperature": run.temperature, **drafts}
-    if run.p_hit is None:
-        return said
-    backup = "jit" if "JIT" in mode else "fast"
-    outcomes = last_of(_OUTCOMES, before)  # whose spread is in the hits that were counted
-    cached = {"f": run.fan_out} if outcomes is None else {"budget": int(outcomes)}
-    return {**said, "p_hit": min(1.0, run.p_hit), "backup": backup, **cached}
+    drafts = {"drafter": "eagle3"} if eagle else _draft(before, model)
+    options: dict[str, Any] = {"temperature": run.temperature}
+    if run.p_hit is not None:
+        outcomes = last_of(_OUTCOMES, before)  # whose spread is in the hits that were counted
+        cached = {"f": run.fan_out} if outcomes is None else {"budget": int(outcomes)}
+        options |= {"p_hit": min(1.0, run.p_hit), "backup": "jit" if "JIT" in mode else "fast", **cached}
+    return {"k": run.k, "acceptance_length": run.length, "options": options, **drafts}
 
 
-def _draft(before: str, model: str, given: RowDefaults, where: str) -> str:
-    if "draft" in given:
-        return str(given["draft"])
+def _draft(before: str, model: str) -> dict[str, str | None]:
+    """The draft that was named; the one that the engine takes where nobody names one."""
     family = next((family for family in MODELS if model.lower().startswith(family)), None)
-    sizes = MODELS[family] if family else {}
-    draft = sizes.get(last_of(_DRAFT, before) or next(iter(sizes), ""))
-    if draft is None:
-        raise InputError(f"{where}: does not say which model drafted; give its card by --draft")
-    return draft
+    sizes, named = MODELS[family] if family else {}, last_of(_DRAFT, before)
+    return {"usual_draft": next(iter(sizes.values()), None)} if named is None else {"draft": sizes.get(named)}
+
+
+SSD_BENCH = Format("the SSD engine's bench.py", has(_KEY, "before", "after"), _runs, _printed)
+FORMATS = (SSD_BENCH,)
