@@ -107,7 +107,7 @@ point.
 """
 _NUMBERS = (
     *("card", "GPUs", "experts", "of 4 bits, unpacked", "NVFP4", "4 bits over prompts", "µs a layer"),
-    *("ms a layer and prompt"),
+    "ms a layer and prompt",
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from rich import table
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.segment import Segment
 from rich.text import Text
 
 from ssdsim.base.record import Record, field
@@ -30,6 +31,16 @@ class TableColumn(Record, eq=False):
 
 
 _Fits = Callable[[Sequence[TableColumn]], bool]
+
+
+class _UnpaddedTable(table.Table):
+    """Whose lines end with their last word."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in Segment.split_lines(super().__rich_console__(console, options)):  # type: ignore[arg-type]
+            words = Text.assemble(*((each.text, each.style or "") for each in line))
+            words.rstrip()
+            yield words
 
 
 class TextTable:
@@ -150,7 +161,7 @@ class TextTable:
 
     def _drawn(self, block: Sequence[TableColumn], folded: TableColumn | None, styles: Sequence[str]) -> table.Table:
         """One block; a column that is too wide for a line of its own is ``folded``, which cuts nothing."""
-        drawn = table.Table(box=None, pad_edge=self.pad_edge, header_style="dim")
+        drawn = _UnpaddedTable(box=None, pad_edge=self.pad_edge, header_style="dim")
         for column in block:
             side: JustifyMethod = "left" if column.words else "right"
             drawn.add_column(column.header, justify=side, no_wrap=column is not folded, overflow="fold")

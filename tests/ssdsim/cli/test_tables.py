@@ -67,6 +67,14 @@ def deployments() -> TextTable:
     return table
 
 
+def test_no_line_ends_with_blanks() -> None:
+    """The last column's words were filled up to the longest, and its header."""
+    table = TextTable(("",), ("n",), ("why",))
+    table.add_row("a", "1", "in words")
+    table.add_row("b", "12")
+    assert lines_of(table, 80) == ["    n  why", "a   1  in words", "b  12"]
+
+
 def test_a_narrow_table_of_few_rows_is_turned() -> None:
     assert lines_of(deployments(), 32) == [
         "batch                16",

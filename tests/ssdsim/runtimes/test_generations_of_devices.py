@@ -6,7 +6,7 @@ import pytest
 from fidelity_generations import fit_generations
 
 from calibration.runtimes.fit import DECODING
-from ssdsim import predict
+from ssdsim import configure, predict
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Fp4Overrides, Kernels
 from ssdsim.hardware.runtime_catalog import find_runtime
@@ -109,3 +109,23 @@ def test_vllm_with_launched_drafts_is_vllm_in_target_passes() -> None:
     shared = [name for name, number in NUMBERS.items() if not number.has_own_error]
     assert {name: one.numbers[name] for name in shared} == {name: other.numbers[name] for name in shared}
     assert one.four_bits == other.four_bits
+
+
+@pytest.mark.parametrize("batch", [1, 4, 64, 256])
+@pytest.mark.parametrize("target", ["gpt-oss-120b", "llama-3.1-70b"])
+def test_what_a_newer_engine_no_longer_takes_it_does_not_take_on_newer_devices_either(target: str, batch: int) -> None:
+    """vLLM after 0.24 had its own host on an H100, and that of 0.9 on a B200: 26 µs a sequence.
+
+    An H100 was up to 1.67 times as fast as a B200 with gpt-oss-120b, and measured rows of 0.9 to 0.19 have it at 0.8.
+    """
+    asked = {"strategies": ("ar",), "target": target, "tp": 8, "b": batch}
+
+    def of(engine: str) -> float:
+        h100, b200 = (
+            configure(engine=engine, hardware=name, **asked).scenarios["ar"].estimate.tokens_per_second
+            for name in (BEFORE, LATER)
+        )
+        return float(h100 / b200)
+
+    assert of("vllm") == pytest.approx(of("vllm-0.9"), rel=0.2)
+    assert of("vllm") < 1.0
