@@ -114,7 +114,7 @@ def test_vllm_with_launched_drafts_is_vllm_in_target_passes() -> None:
 @pytest.mark.parametrize("batch", [1, 4, 64, 256])
 @pytest.mark.parametrize("target", ["gpt-oss-120b", "llama-3.1-70b"])
 def test_what_a_newer_engine_no_longer_takes_it_does_not_take_on_newer_devices_either(target: str, batch: int) -> None:
-    """vLLM after 0.24 had its own host on an H100, and that of 0.9 on a B200: 26 µs a sequence.
+    """VLLM after 0.24 had its own host on an H100, and that of 0.9 on a B200: 26 µs a sequence.
 
     An H100 was up to 1.67 times as fast as a B200 with gpt-oss-120b, and measured rows of 0.9 to 0.19 have it at 0.8.
     """
