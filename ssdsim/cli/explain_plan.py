@@ -17,7 +17,6 @@ from ssdsim.serving.answer import Pace, ServedLoad, Serving
 from ssdsim.serving.batching import EMA, THROUGHPUT, THROUGHPUT_AWARE, KTable
 from ssdsim.serving.metrics import Metrics, Summary
 from ssdsim.serving.policies import AUTO
-from ssdsim.serving.policy import Policy
 
 _BARS = 12
 _SAYS_K = {
@@ -47,12 +46,11 @@ def print_explanation(serving: Serving, gpu_hour: float | None) -> None:
         print_labelled(out, "Within the SLO  ", "; ".join(_within_slo(serving)))
     for point in serving.points:
         out.print()
-        metrics = _measured(serving, point)
         out.print(f"{_headline(point)}{'' if serving.plan is None else ', on the GPUs that each needs'}", style="bold")
-        out.print(_runs(serving, metrics, gpu_hour) if point.metrics else _closed(serving, point))
+        out.print(_runs(serving, point.metrics, gpu_hour) if point.metrics else _closed(serving, point))
         if serving.plan is None:
             _beside_fixed_k(out, point, serving.how.batching.says_k)
-        _notes(out, point, metrics)
+        _notes(out, point)
     if len(serving.points) == 1 and serving.points[0].metrics:
         out.print()
         _batches(out, serving, serving.points[0])
@@ -94,26 +92,6 @@ def _headline(point: ServedLoad) -> str:
     return f"{load}: {workload.requests} requests, {workload.source}"
 
 
-def _measured(serving: Serving, point: ServedLoad) -> Mapping[str, Metrics]:
-    """The runs that the answer is of: of the replicas as sized, else of those that were asked about."""
-    if serving.plan is None:
-        return point.metrics
-    return {name: need.metrics for name, need in serving.plan.needs.items() if need.metrics is not None}
-
-
-def _run_policy(serving: Serving, point: ServedLoad, name: str) -> Policy | None:
-    """The policy of such a run."""
-    if serving.plan is None:
-        return None if name not in point.served else point.served[name].policy
-    by_k = serving.policies.by_k.get(name, {})
-    return by_k.get(serving.plan.needs[name].k, serving.policies.by_name[name])
-
-
-def _gpus(serving: Serving, name: str) -> float:
-    total = None if serving.plan is None else serving.plan.total(name)
-    return serving.policies.by_name[name].gpus * serving.how.fleet.replicas if total is None else total
-
-
 def _runs(serving: Serving, measured: Mapping[str, Metrics], gpu_hour: float | None) -> TextTable:
     """The table of what was simulated at the load: a row a metric, a column a policy."""
     columns = ["GPUs", "requests done/s", "TTFT p50 ms", "TTFT p99 ms", "TPOT p50 ms", "TPOT p50 95 %", "TPOT p99 ms"]
@@ -123,7 +101,7 @@ def _runs(serving: Serving, measured: Mapping[str, Metrics], gpu_hour: float | N
     columns += ["per 1M tok"] if gpu_hour is not None else []
     table = TextTable(("",), [*columns, "preempted"], turned=True)
     for name, metrics in measured.items():
-        gpus, ran = _gpus(serving, name), metrics.tokens_per_s / (metrics.tokens_per_s_per_gpu or np.inf)
+        gpus, ran = serving.gpus(name) or 0.0, metrics.tokens_per_s / (metrics.tokens_per_s_per_gpu or np.inf)
         every = gpus / ran if ran else 1.0  # GPUs for one that ran
         ttft, tpot = metrics.of_requests["ttft"], metrics.of_requests["tpot"]
         cells = [
@@ -169,8 +147,7 @@ def _closed(serving: Serving, point: ServedLoad) -> TextTable:
     for name, closed in point.closed.items():
         numbers = (1e3 * closed.tpot_s, 1e3 * closed.ttft_s, 1e3 * closed.queue_s, closed.running)
         cells = [f"{float(each):.2f}" if np.isfinite(each) else "saturated" for each in numbers]
-        gpus = format_count(serving.policies.by_name[name].gpus * serving.how.fleet.replicas)
-        table.add_row(title(serving, name), gpus, *cells)
+        table.add_row(title(serving, name), format_count(serving.gpus(name) or 0.0), *cells)
     return table
 
 
@@ -209,8 +186,9 @@ def _mean(ms: Measured, unit: str, scale: float = 1.0) -> str:
     return f"{value:.2f} {unit}" + ("" if np.isnan(low) else f" ({low:.2f}-{high:.2f})")
 
 
-def _notes(out: Console, point: ServedLoad, measured: Mapping[str, Metrics]) -> None:
+def _notes(out: Console, point: ServedLoad) -> None:
     """Print what qualifies the table: how the log was read, full queues, few requests, requests without room."""
+    measured = point.metrics
     for note in point.workload.notes:
         out.print(note, style="dim")
     if any(metrics.saturated for metrics in measured.values()):
@@ -225,7 +203,7 @@ def _notes(out: Console, point: ServedLoad, measured: Mapping[str, Metrics]) -> 
 
 def _batches(out: Console, serving: Serving, point: ServedLoad) -> None:
     """Print how many decode together, as shares of the time, and what runs there where it follows them."""
-    measured = _measured(serving, point)
+    measured = point.metrics
     width = max((6, *(len(title(serving, name)) + 1 for name in measured)))
     for name, metrics in measured.items():
         counts = np.array(list(metrics.batch_histogram) or [0])
@@ -237,8 +215,8 @@ def _batches(out: Console, serving: Serving, point: ServedLoad) -> None:
         forced = "" if not metrics.forced_share else f", {metrics.forced_share:.1%} of look-ups are of new requests"
         print_labelled(out, f"{title(serving, name):{width}}", f"0 {bars} {edges[-1] - 1} running{clean}{forced}")
     for name, metrics in measured.items():
-        policy = _run_policy(serving, point, name)
-        if policy is None or not (policy.is_schedule or policy.variants[0].scenario.strategy.follows_batch):
+        policy = point.served[name].policy
+        if not (policy.is_schedule or policy.variants[0].scenario.strategy.follows_batch):
             continue
         shares_of = dict.fromkeys((variant.label for variant in policy.variants), 0.0)  # some read alike
         for variant, share in zip(policy.variants, metrics.variant_share, strict=True):

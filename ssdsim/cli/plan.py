@@ -146,6 +146,5 @@ def _say_cost(needs: RunNeeds, output: Path | None) -> None:
 
 def _save_timeline(serving: Serving, path: Path) -> None:
     """Save a timeline of the schedule where there is one, else of the subject, at the first load."""
-    served, load = serving.points[0].served, serving.points[0].workload
-    policy = (served.get(AUTO) or served[serving.subject]).policy
-    timeline(run(policy, load, serving.how), policy).save(path)
+    policy, load, how = serving.first_run(AUTO if AUTO in serving.points[0].served else serving.subject)
+    timeline(run(policy, load, how), policy).save(path)

@@ -19,7 +19,7 @@ from ssdsim.base.record import Record, field
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.serving.closed_form import SteadyState
 from ssdsim.serving.crossing import Advice, Crossing, RateCurve, Shared, advice, crossing
-from ssdsim.serving.fleet_size import FleetPlan
+from ssdsim.serving.fleet_size import FleetPlan, part_of
 from ssdsim.serving.lookahead import Served
 from ssdsim.serving.metrics import Metrics, Summary
 from ssdsim.serving.options import Goal
@@ -148,7 +148,7 @@ class Serving(Displayable, Record):
     @cached_property
     def verdict(self) -> Advice:
         """Up to which rate the subject is ahead of its first rival."""
-        replicas = self.how.fleet.replicas
+        replicas = self.how.fleet.replicas if self.plan is None else self.plan.needs[self.subject].replicas or 1
         rates = [None if point.workload.offered is None else point.workload.offered / replicas for point in self.points]
         return advice(self.subject, self.sides, self.first_crossings, rates)
 
@@ -157,6 +157,20 @@ class Serving(Displayable, Record):
         """The first rival's before the others'."""
         others = rivals_of(self.subject, self.policies)[1:]
         return [*self.first_crossings, *crossings_of(self.subject, self.sides, others)]
+
+    def gpus(self, name: str) -> float | None:
+        """GPUs of all replicas of a policy; None where no number of them is enough."""
+        return (
+            self.policies.by_name[name].gpus * self.how.fleet.replicas if self.plan is None else self.plan.total(name)
+        )
+
+    def first_run(self, name: str) -> tuple[Policy, Workload, How]:
+        """What is simulated of a policy at the first load: of replicas that were searched as many as tell enough."""
+        point = self.points[0]
+        part = (point.workload, self.how)
+        if self.plan is not None:
+            part = part_of(point.workload, self.plan.needs[name].replicas or 1, self.how)
+        return point.served[name].policy, *part
 
     @property
     def display(self) -> Display:
@@ -225,12 +239,12 @@ def _point(serving: Serving, point: ServedLoad, gpu_hour: float | None) -> dict[
     """One load."""
     strategies = {
         name: {
-            "gpus": policy.gpus * serving.how.fleet.replicas,
-            "k": None if name not in point.lookaheads else point.lookaheads[name].chosen,
+            "gpus": serving.gpus(name),
+            "k": _k(serving, point, name),
             "closed": point.closed.get(name),
             **(_metrics(point.metrics[name], gpu_hour) if name in point.metrics else {}),
         }
-        for name, policy in serving.policies.by_name.items()
+        for name in serving.policies.by_name
     }
     return {
         "rate": point.rate,
@@ -240,6 +254,13 @@ def _point(serving: Serving, point: ServedLoad, gpu_hour: float | None) -> dict[
         "k_losses": {name: each.losses for name, each in point.lookaheads.items()},
         **(_fixed_k(point) if point.fixed_k else {}),
     }
+
+
+def _k(serving: Serving, point: ServedLoad, name: str) -> int | None:
+    """The K of a strategy whose K nobody gave."""
+    if name not in point.lookaheads:
+        return None
+    return point.lookaheads[name].chosen if serving.plan is None else serving.plan.needs[name].k
 
 
 def _decision(decision: Decision[str]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import product
 from time import process_time
@@ -219,14 +219,12 @@ def named(name: str, policy: Policy) -> str:
     return f"{name}: {policy.variants[0].label}, TP {site.tp if site else 1}"
 
 
-def lines(
-    policies: Sequence[Mapping[str, Policy]], loads: Sequence[Workload], how: How, cache: RunCache
-) -> pa.Table | None:
+def lines(ran: Iterable[tuple[Mapping[str, Policy], Workload, How]], cache: RunCache) -> pa.Table | None:
     """All requests of the cached runs, with the rate (null in a closed loop) and the policy of their run."""
     import pyarrow as pa
 
     tables = []
-    for load, by_name in zip(loads, policies, strict=True):
+    for by_name, load, how in ran:
         for name, policy in by_name.items():
             table = cache.requests(key_of(named(name, policy), load, how))
             rate = pa.array([load.offered] * len(table), type=pa.float64())

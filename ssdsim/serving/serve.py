@@ -29,7 +29,7 @@ from ssdsim.serving.batching import Batching
 from ssdsim.serving.closed_form import Sharing, sharing
 from ssdsim.serving.crossing import RateCurve
 from ssdsim.serving.degrees import Degrees, degrees_of
-from ssdsim.serving.fleet_size import FleetPlan, fleet_plan
+from ssdsim.serving.fleet_size import FleetPlan, fleet_plan, part_of
 from ssdsim.serving.load import Load
 from ssdsim.serving.lookahead import DRAWS, KS, NONE, OwnK, Served, speed
 from ssdsim.serving.options import Fleet, Goal, ServeSolverOptions
@@ -166,7 +166,7 @@ class _ServeRequest(Record):
         own = {name: self._own(name, policy) for name, policy in policies.by_name.items()}
         sides = {name: _curve(each) for name, each in own.items()}
         loads = _loads(self.workload, rates) if searched is None or rates is not None else []
-        points = self._points(loads, own, plan is None)
+        points = self._points(loads, own) if plan is None else [self._sized_point(loads[0], own, plan)]
         each_rate = [self._of_a_replica(point.workload) for point in points]
         k_within = {} if searched is None else {n: o.within(self.goal.bounds).chosen for n, o in own.items()}
         return Serving(
@@ -188,19 +188,32 @@ class _ServeRequest(Record):
                 name: _unsupported(_curve(self._own(name, policy)), policies.engine, sides, each_rate)
                 for name, policy in policies.unsupported.items()
             },
-            requests=self._requests(points) if points and points[0].metrics else None,
+            requests=self._requests(points, plan) if points and points[0].metrics else None,
         )
 
-    def _points(self, loads: Sequence[Workload], own: Mapping[str, OwnK], tells: bool) -> list[ServedLoad]:
-        """What is served at each load, each strategy at its own best K there, and what runs of it measure; ``tells``:
-        what these take is news.
-        """
+    def _sized_point(self, load: Workload, own: Mapping[str, OwnK], plan: FleetPlan) -> ServedLoad:
+        """The load as the search ran it, on the replicas that each strategy needs (one, where no number is enough)."""
+        needs = {name: plan.needs[name] for name in own}
+        rates = {name: plan.rate / (need.replicas or 1) for name, need in needs.items()}
+        there = {name: own[name].by_k[need.k] for name, need in needs.items()}
+        return ServedLoad(
+            rate=load.offered,
+            workload=load,
+            served=there,
+            lookaheads={name: each.at(rates[name], load) for name, each in own.items() if each.is_open},
+            closed={name: each.mean.served(rates[name]) for name, each in there.items()},
+            metrics={name: need.metrics for name, need in needs.items() if need.metrics is not None},
+            decision=plan.decision or self._fastest(there, plan.rate, load),
+        )
+
+    def _points(self, loads: Sequence[Workload], own: Mapping[str, OwnK]) -> list[ServedLoad]:
+        """What is served at each load, each strategy at its own best K there, and what runs of it measure."""
         each_rate = [self._of_a_replica(load) for load in loads]
         chosen = [{n: o.at(rate, load) for n, o in own.items()} for load, rate in zip(loads, each_rate, strict=True)]
         running = [{name: own[name].by_k[k.chosen] for name, k in there.items()} for there in chosen]
         fixed_k = {_run_of(k): policy for k, policy in self.policies.fixed_k.items()}
         searching = MOST_RUNS if self.goal.capacity else 0
-        room = partial(self._room, {**self.policies.by_name, **fixed_k}, loads, searching=searching, tells=tells)
+        room = partial(self._room, {**self.policies.by_name, **fixed_k}, loads, searching=searching)
         to_run = [_policies_of(there) | fixed_k for there in running]
         made = runs(to_run, loads, self.how, self.cache, self.workers, room) if self.effort.runs else {}
         return [
@@ -241,10 +254,18 @@ class _ServeRequest(Record):
         """Requests a second that a replica gets."""
         return None if load.offered is None else load.offered / self.how.fleet.replicas
 
-    def _requests(self, points: Sequence[ServedLoad]) -> pa.Table | None:
+    def _requests(self, points: Sequence[ServedLoad], plan: FleetPlan | None) -> pa.Table | None:
         if self.cache is None:
             return None
-        return lines([_policies_of(each.served) for each in points], [p.workload for p in points], self.how, self.cache)
+        if plan is None:
+            return lines([(_policies_of(each.served), each.workload, self.how) for each in points], self.cache)
+        (point,) = points
+        ran = []
+        for name in point.metrics:
+            load, how = part_of(point.workload, plan.needs[name].replicas or 1, self.how)
+            ran.append(({name: point.served[name].policy}, load, how))
+            runs([ran[-1][0]], [load], how, self.cache, self.workers, lambda left: None)  # the search kept no requests
+        return lines(ran, self.cache)
 
     def _room(
         self,
@@ -253,7 +274,6 @@ class _ServeRequest(Record):
         left: Sequence[tuple[int, str]],
         *,
         searching: int,
-        tells: bool = True,
     ) -> int | None:
         """Number of the runs ``left`` (of a load's number, and a policy's name) that free memory holds at once, beside
         so many of a search; None of short ones. Tell what long ones take.
@@ -275,8 +295,7 @@ class _ServeRequest(Record):
                 f"{free / 1e9:.1f} are free: give fewer (--requests, --seconds; --limit, --slice of a log), or "
                 "--solver closed, which runs nothing"
             )
-        if tells:
-            self.hears_needs(said)
+        self.hears_needs(said)
         return int(free / said.memory_bytes)
 
     def _closed_pace(self, rate: float | None) -> dict[int, Pace]:

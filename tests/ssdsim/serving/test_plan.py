@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from ssdsim.base.record import replace
-from ssdsim.serving.answer import Serving
+from ssdsim.runs.answer_folders import opened_for_serving
+from ssdsim.serving.answer import Serving, as_json
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.degrees import SEARCHED, Degrees
 from ssdsim.serving.fleet_size import Need, part_of, peak_of
@@ -56,6 +57,23 @@ def test_the_replicas_that_are_found_keep_the_slo_when_all_of_them_run() -> None
     attained = every.points[0].metrics["sd"].attainment
     assert attained is not None
     assert attained.value > 0.85
+
+
+def test_what_a_sized_plan_tells_of_its_load_is_the_sized_fleets(tmp_path: Path) -> None:
+    """A lone replica was run at the whole rate besides, for the JSON and for the requests in the folder alone."""
+    sizes, (point,) = needs(), planned().points
+    assert {name: point.metrics[name] for name in sizes} == {name: need.metrics for name, need in sizes.items()}
+    told = as_json(planned(), 2.0)["points"][0]["strategies"]
+    for name, need in sizes.items():
+        assert told[name]["gpus"] == need.replicas
+        assert told[name]["k"] == (need.k or None)
+        assert point.served[name].policy.variants[0].scenario.strategy.name == name
+    with opened_for_serving(tmp_path) as folder:
+        kept = serve(rate=90.0, strategies="ar", folder=folder, **BUSY)
+    assert kept.requests is not None
+    measured = kept.points[0].metrics["ar"].of_requests["ttft"]
+    assert measured is not None
+    assert len(kept.requests) >= measured.count
 
 
 def test_a_bound_that_nothing_keeps_has_no_number_of_replicas() -> None:
