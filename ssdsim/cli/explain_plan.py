@@ -10,11 +10,14 @@ from rich.console import Console
 
 from ssdsim.answers.evidence import inputs_text
 from ssdsim.base.intervals import Interval, Measured
+from ssdsim.base.settings import DEFAULT
 from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.tables import TextTable
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.serving.answer import Pace, ServedLoad, Serving
 from ssdsim.serving.batching import EMA, THROUGHPUT, THROUGHPUT_AWARE, KTable
+from ssdsim.serving.degrees import SEARCHED
+from ssdsim.serving.lookahead import KS
 from ssdsim.serving.metrics import Metrics, Summary
 from ssdsim.serving.policies import AUTO
 
@@ -225,10 +228,24 @@ def _batches(out: Console, serving: Serving, point: ServedLoad) -> None:
         print_labelled(out, f"{title(serving, name):{width}}", f"of the time: {used}")
 
 
+def _searched(serving: Serving) -> str:
+    """The Ks and degrees that were tried, and what a recommendation would vary besides."""
+    settings, by_k = serving.policies.configuration.settings, serving.policies.by_k
+    ks = [f"K {', '.join(map(str, KS))}"] if by_k else []
+    degrees = ["TP"] if settings.source("tp") == SEARCHED else []
+    held = [f"TP {settings['tp']}"] if settings.source("tp") == DEFAULT else []
+    caching = [name for name in by_k if serving.policies.by_name[name].variants[0].scenario.strategy.miss_state]
+    held += [f"fan-out F {settings['f']}"] if caching and settings.source("f") == DEFAULT else []
+    beside = f"; {' and '.join(held)}: defaults, not searched (ssdsim recommend does)" if held else ""
+    return f"{' and '.join(ks + degrees)}{beside}" if ks or degrees else ""
+
+
 def _rests_on(out: Console, serving: Serving) -> None:
     """Print what the numbers rest on: where timings and tokens come from, and who has no room."""
     configuration = serving.policies.configuration
     out.print()
+    if said := _searched(serving):
+        print_labelled(out, "Searched ", said, "dim")
     for reason in serving.policies.no_room.values():
         out.print(reason, style="yellow")
     print_origins(out, configuration.provenance, configuration.runtime, inputs_text(configuration.inputs))

@@ -8,6 +8,7 @@ from math import floor
 import numpy as np
 
 from ssdsim.base.intervals import median, quantiles
+from ssdsim.base.settings import DEFAULT
 from ssdsim.cli.screen import print_screen
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.options import ALL, DEFAULTS
@@ -17,8 +18,8 @@ from ssdsim.serving.fleet_size import FleetPlan, Need
 from ssdsim.serving.lookahead import speed
 from ssdsim.serving.policies import AUTO, without_auto
 from ssdsim.serving.workload import Workload
+from ssdsim.strategies.ar import Autoregressive
 
-_PLAIN = "no drafts"
 _SPARED = ("Why", "A replica")  # lines in whose place a doubt stands
 _MATTERS = 0.05  # of a speed
 _MOST_RATES = 5  # columns of a first screen
@@ -65,22 +66,25 @@ def _asked(serving: Serving, load: Workload) -> str:
         rate += f" (busiest minute {serving.plan.peak.rate:.3g})"
     lengths = f"{load.input_tokens.mean():,.0f} tokens in, {load.output_tokens.mean():,.0f} out"
     place = serving.policies.configuration.setup_text(own_degrees=serving.plan is not None, names_engine=True)
+    settings = serving.policies.configuration.settings
+    if settings.source("tp") == DEFAULT:
+        place = place.replace(f"TP {settings['tp']}", f"TP {settings['tp']} (default)", 1)
     return f"{place}\n{load.requests:,} requests{rate}; {lengths}"
 
 
 def _called(serving: Serving, name: str, k: int | None = None) -> str:
-    """``no drafts``, ``SD, K 3``, ``EAGLE-3, K 2``."""
-    policy = serving.policies.by_name[name]
-    scenario = policy.variants[0].scenario
-    if name == AUTO or not scenario.strategy.drafts:
-        return {AUTO: AUTO, "ar": _PLAIN}.get(name, policy.title)
-    title = scenario.drafter.title if name == "sd" and scenario.drafter.name != "model" else policy.title
+    """``AR``, ``SD, K 3``, ``EAGLE-3, K 2``."""
+    title = AUTO if name == AUTO else serving.policies.by_name[name].title
     return f"{title}, K {k}" if k else title
 
 
+def _row(serving: Serving, name: str, k: int | None = None) -> str:
+    """The first cell of a row."""
+    return f"{_called(serving, name, k)}{' (no drafts)' if name == Autoregressive.name else ''}"
+
+
 def _with(serving: Serving, name: str) -> str:
-    called = _called(serving, name)
-    return "without drafts" if called == _PLAIN else f"with {called}"
+    return "without drafts" if name == Autoregressive.name else f"with {_called(serving, name)}"
 
 
 def _listed(serving: Serving, names: Sequence[str], say: Callable[[str], str]) -> str:
@@ -89,7 +93,7 @@ def _listed(serving: Serving, names: Sequence[str], say: Callable[[str], str]) -
 
 
 def _each(serving: Serving, names: Sequence[str], say: Callable[[str], str]) -> str:
-    """The same, in fewer words: ``no drafts 7.9, SD 11``."""
+    """The same, in fewer words: ``AR 7.9, SD 11``."""
     return ", ".join(f"{_called(serving, name)} {say(name)}" for name in names)
 
 
@@ -112,9 +116,9 @@ def _price(gpu_hour: float | None, gpus: float) -> tuple[str, ...]:
 
 def _needs(serving: Serving, plan: FleetPlan, gpu_hour: float | None) -> Screen:
     hour = () if gpu_hour is None else ("$/h",)
-    rows = [("", "GPUs", *hour, "in SLO", "slowest 1 %: 1st token", "slowest 1 %: a token")]
+    rows = [("", "GPUs", *hour, "in SLO", "p99 TTFT", "p99 TPOT")]
     for name, need in plan.needs.items():
-        gpus, title = plan.total(name), _called(serving, name, need.k)
+        gpus, title = plan.total(name), _row(serving, name, need.k)
         if gpus is None or need.metrics is None or need.metrics.attainment is None:
             rows.append((title, "none", *("-" for _ in rows[0][2:])))
             continue
@@ -123,10 +127,11 @@ def _needs(serving: Serving, plan: FleetPlan, gpu_hour: float | None) -> Screen:
             (title, format_count(gpus), *_price(gpu_hour, gpus), _percent(need.metrics.attainment.value), *times)
         )
     can = [name for name, need in plan.needs.items() if need.replicas is not None]
-    held = (f"{_called(serving, name)} {_size(plan.needs[name])}, {plan.needs[name].holds:.3g}/s" for name in can)
+    held = (f"{_called(serving, name)} {plan.needs[name].holds:.3g} ({_size(plan.needs[name])})" for name in can)
+    likely = _each(serving, can, lambda name: _likely_gpus(plan, name))
     lines = {
-        "A replica": f"limit: {'; '.join(held)}" if can else "",
-        "How sure": f"8 of 10 draws: {_each(serving, can, lambda name: _likely_gpus(plan, name))} GPUs" if can else "",
+        "A replica": f"holds, requests/s: {', '.join(held)}" if can else "",
+        "How sure": f"GPUs in 80 of 100 draws: {likely}" if can else "",
     }
     return _needs_headline(serving, plan, can), rows, lines
 
@@ -160,25 +165,26 @@ def _needs_headline(serving: Serving, plan: FleetPlan, can: Sequence[str]) -> st
     best, *others = sorted(can, key=lambda name: (name != plan.leader, totals[name], losses.get(name, 1.0)))
     site = serving.policies.configuration.site
     device = "GPUs" if site is None else site.profile.name.partition("-")[0].upper()
-    goal = f"for {_percent(plan.share)} of requests within {_bounds(serving)}"
-    need, each = f"You need {format_count(totals[best])} {device} {goal}", f" ({_fleet(plan.needs[best])})"
+    need, each = f"You need {format_count(totals[best])} {device}", f" ({_fleet(plan.needs[best])})"
+    goal = f" to keep {_percent(plan.share)} of requests within {_bounds(serving)}"
     if not others:
-        alone = f" {_with(serving, best)}; no number is enough otherwise" if len(plan.needs) > 1 else ""
-        return f"{need}{each}{alone}."
-    drafting = next((name for name in (best, *others) if _called(serving, name) != _PLAIN), best)
-    plain = next((name for name in (best, *others) if name != drafting and _called(serving, name) == _PLAIN), None)
+        alone = f" {_with(serving, best)}" if len(plan.needs) > 1 else ""
+        return f"{need}{alone}{each}{goal}{'; no number is enough otherwise' if alone else ''}."
+    drafting = next((name for name in (best, *others) if name != Autoregressive.name), best)
+    plain = Autoregressive.name if Autoregressive.name in can else None
     if plain is None:
         rest = _listed(serving, others, lambda name: format_count(totals[name]))
-        impossible = "" if "ar" not in plan.needs else "; without drafts no number is enough"
-        return f"{need}{each} {_with(serving, best)}, {rest}{impossible}."
+        impossible = "" if Autoregressive.name not in plan.needs else "; without drafts no number is enough"
+        return f"{need} {_with(serving, best)}{each}, {rest}{goal}{impossible}."
     saved = totals[plain] - totals[drafting]
     saves = f"{_called(serving, drafting)} {_saves(saved)}{_tokens(plan, plain, drafting, saved)}"
     if not saved:
         fleets = {name: _fleet(plan.needs[name]) for name in (plain, drafting)}
         unlike = "; ".join(f"{_with(serving, name)} {fleet}" for name, fleet in fleets.items())
-        return f"{need} either way{each if len({*fleets.values()}) == 1 else f' ({unlike})'}: {saves}."
+        return f"{need} either way{each if len({*fleets.values()}) == 1 else f' ({unlike})'}{goal}. {saves}."
     other = plain if best == drafting else drafting
-    return f"{need}{each} {_with(serving, best)}, {format_count(totals[other])} {_with(serving, other)}: {saves}."
+    instead = f"{format_count(totals[other])} {_with(serving, other)}"
+    return f"{need} {_with(serving, best)}{each}, {instead},{goal}. {saves}."
 
 
 def _bounds(serving: Serving) -> str:
@@ -192,12 +198,12 @@ def _saves(gpus: float) -> str:
 
 
 def _tokens(plan: FleetPlan, plain: str, drafting: str, saved: float) -> str:
-    """How fast the slowest requests get their tokens with drafts, if that matters beside the GPUs ``saved``."""
+    """The p99 of TPOT with drafts, if that matters beside the GPUs ``saved``."""
     slow, fast = (_slowest(plan, name, "tpot") for name in (plain, drafting))
     if not abs(slow / fast - 1.0) > _MATTERS:
         return ""
     word = "and" if (saved > 0) == (fast < slow) else "but"
-    return f", {word} its slowest 1 % of requests get a token each {_number(fast)} ms, not {_number(slow)}"
+    return f", {word} its p99 TPOT is {_number(fast)} ms, not {_number(slow)}"
 
 
 # what a replica holds within an SLO
@@ -209,7 +215,7 @@ def _holds(serving: Serving, gpu_hour: float | None) -> Screen:
     a_gpu = {name: rates[name] / policies[name].gpus for name in names}
     rows = [("", "GPUs", "requests/s", "95 %", "a GPU", *(() if gpu_hour is None else ("$/1000 requests",)))]
     for name in names:
-        found, title = serving.within_slo[name], _called(serving, name, serving.k_within_slo.get(name))
+        found, title = serving.within_slo[name], _row(serving, name, serving.k_within_slo.get(name))
         cost = () if gpu_hour is None else (f"{gpu_hour / 3.6 / a_gpu[name]:.2g}" if a_gpu[name] else "-",)
         numbers = (f"{found.rate:.2f}", f"{found.low:.2f}-{found.high:.2f}", f"{a_gpu[name]:.2f}")
         rows.append((title, format_count(policies[name].gpus), *numbers, *cost))
@@ -239,7 +245,7 @@ def _at_a_load(serving: Serving, gpu_hour: float | None) -> Screen:
         kept = point.metrics[name].attainment if is_judged else None
         cells = [format_count(gpus), *_price(gpu_hour, gpus), _number(times[0]), _likely(serving, point, name)]
         cells += [_number(times[1]), _number(times[2]) if kept is None else _percent(kept.value)]
-        rows.append((_called(serving, name, _k(point, name)), *cells, f"{replicas * serving.capacities[name][0]:.3g}"))
+        rows.append((_row(serving, name, _k(point, name)), *cells, f"{replicas * serving.capacities[name][0]:.3g}"))
     lines = {"How sure": _sure(serving, point), "K": _other_ks(serving, point), "Turns": _gpu_for_gpu(serving)}
     return _done_first(serving, point), rows, lines
 
@@ -329,9 +335,7 @@ def _over_rates(serving: Serving) -> Screen:
         for point in points:
             token, k = _times(point, name)[1], _k(point, name)
             cells.append(f"{_number(token)}{f' K {k}' if k and np.isfinite(token) else ''}")
-        rows.append(
-            (_called(serving, name), *cells, f"{serving.how.fleet.replicas * serving.capacities[name][0]:.3g}/s")
-        )
+        rows.append((_row(serving, name), *cells, f"{serving.how.fleet.replicas * serving.capacities[name][0]:.3g}/s"))
     firsts: dict[str, list[str]] = {}
     for point in serving.points:
         for name in _stable(point)[:1]:

@@ -170,7 +170,7 @@ def _switch_headline(request: SearchRequest, answers: Sequence[BatchAnswer]) -> 
     hardware = short_hardware_name(v["hardware"])
     where = f"{v['target']} on {best.gpus} {hardware} with {_engine(request)}{copies} TP {best.shape.tp}"
     drafter = drafter_by_options(request.options)
-    what = drafters.ALL.named(drafter).title if drafter != "model" else f"drafting by {v['draft']}"
+    what = f"SD with {drafters.ALL.named(drafter).title if drafter != 'model' else v['draft']}"
     on = [answer.batch for answer in answers if answer.best is not None and answer.best.lookahead]
     if not on:
         return f"{where}: leave {what} off: {_AR} is the fastest."

@@ -41,6 +41,12 @@ class Scenario(Displayable, Record):
         on = "without hardware" if self.place is None else f"on {self.place.profile.name}"
         return Display(f"{self.strategy.title} {on}: batch {self.batch}, {format_count(self.gpus)} GPUs")
 
+    @property
+    def title(self) -> str:
+        """The strategy's name, or that of what drafts where it is SD with something else than a draft model."""
+        is_told = self.strategy.name == "sd" and self.drafter.name != "model"
+        return self.drafter.title if is_told else self.strategy.title
+
     @cached_property
     def site(self) -> Site | None:
         """The site on which it runs, with its settings."""

@@ -104,11 +104,9 @@ class Slo(Record):
 
     @property
     def words(self) -> str:
-        """``1 s and 30 ms`` of the first token and of each later one; other metrics have their names."""
-        short = {"ttft", "tpot"}.issuperset(self.bounds_ms) and len(self.bounds_ms) == 2
-        names = {name: "" if short else f"{name.upper()} " for name in self.bounds_ms}
+        """``TTFT 1 s and TPOT 30 ms``."""
         order = sorted(self.bounds_ms, key=METRICS.index)
-        return " and ".join(f"{names[name]}{_duration(self.bounds_ms[name])}" for name in order)
+        return " and ".join(f"{name.upper()} {_duration(self.bounds_ms[name])}" for name in order)
 
     def __str__(self) -> str:
         return ",".join(f"{name}:{bound:g}ms" for name, bound in self.bounds_ms.items())

@@ -196,7 +196,7 @@ def _alternatives_at(strategy: Strategy, options: Mapping[str, Any]) -> Iterator
     for choice, scenario in zip(choices, asked.scenarios(strategy.name), strict=True):
         words = [f"{value}" for name, value in choice.items() if value != asked.settings[name]]
         lookahead = [f"K {strategy.lookahead(scenario.settings)}"] if strategy.drafts else []
-        yield scenario, " ".join([strategy.title, *lookahead, *words])
+        yield scenario, " ".join([scenario.title, *lookahead, *words])
 
 
 def _scheduled(
@@ -294,7 +294,7 @@ def _variant(cell: Cell, options: Mapping[str, Any], batching: Batching, tables:
     words = [f"K {cell.settings.get('k', scenario.settings['k'])}"] if scenario.strategy.drafts else []
     words += [str(turned["backup"])] if "backup" in turned else []
     runs = paused(scenario) if pauses else scenario
-    return Variant(runs, batching, tables, options["context"], " ".join([scenario.strategy.title, *words]))
+    return Variant(runs, batching, tables, options["context"], " ".join([scenario.title, *words]))
 
 
 def _keep_drafts(variants: Sequence[Variant]) -> None:

@@ -170,8 +170,8 @@ class Variant:
         strategy = scenario.strategy
         self.scenario = scenario
         self.name = strategy.name
-        self.title = strategy.title
-        self.label = label or strategy.title
+        self.title = scenario.title
+        self.label = label or scenario.title
         self.gpus = scenario.gpus
         self.table = RoundTable(scenario, tables, max(1, round(context)))
         self.rows = OutcomeRows(scenario.tokens)
@@ -260,8 +260,9 @@ def of_alternatives(variants: Sequence[Variant], batching: Batching, context: fl
     of that batch, where these follow it.
     """
     strategy, at = variants[0].scenario.strategy, round(context)
+    title = variants[0].title
     if len(variants) == 1:
-        return Policy(strategy.name, strategy.title, variants, (1,), (at,), {(1, at): 0})
+        return Policy(strategy.name, title, variants, (1,), (at,), {(1, at): 0})
     tried = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256}
     followed = {each.scenario.batch for each in variants} if strategy.follows_batch else set()
     batches = sorted(b for b in tried | followed if b <= batching.max_batch)
@@ -270,7 +271,7 @@ def of_alternatives(variants: Sequence[Variant], batching: Batching, context: fl
         return max(numbers_at(b, variants), key=lambda n: float(variants[n].table.mean(b, context).tokens_per_second))
 
     cells = {(b, at): fastest(b) for b in batches}
-    return Policy(strategy.name, strategy.title, variants, batches, (at,), cells)
+    return Policy(strategy.name, title, variants, batches, (at,), cells)
 
 
 def numbers_at(batch: int, variants: Sequence[Variant]) -> Sequence[int]:

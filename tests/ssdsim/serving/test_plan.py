@@ -239,8 +239,8 @@ def test_a_first_screen_has_fifteen_lines(words: str) -> None:
 def test_gpus_are_those_of_all_replicas() -> None:
     """They were those of one."""
     done = asked(*f"plan --rate 4 --replicas 2 --strategies ar --solver closed {SHORT} --tp 4".split())
-    (row,) = [line for line in done.stdout.splitlines() if line.startswith("no drafts")]
-    assert row.split()[2] == "8"
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("AR (no drafts)")]
+    assert row.split()[3] == "8"
     told = json.loads(
         asked(*f"plan --rate 4 --replicas 2 --strategies ar --solver closed {SHORT} --json".split()).stdout
     )
