@@ -17,15 +17,18 @@ BUDGETS = {
         21,
     ),  # limits of files, what is JSON; spellings in Python; all that a card lacks, the road to one that is not there
     "ssdsim/cli": (
-        4_590,
+        4_650,
         29,
-    ),  # what a terminal obeys is shown; first screens beside what --explain has; former names; plan explains fleets
+    ),  # what a terminal obeys is shown; first screens beside what --explain has; former names; what plan searched
     "ssdsim/hardware": (
         4_080,
         19,
     ),  # names of GPUs, what attention reads at best, errors by region, who speaks for small messages
     "ssdsim/pricing": (1_865, 9),  # prompts in passes that decode, query heads that share keys
-    "ssdsim/question": (4_035, 22),  # formats that names say, defaults of engines and calibrated profiles
+    "ssdsim/question": (
+        4_045,
+        22,
+    ),  # formats that names say, a name of a scenario, defaults of engines and calibrated profiles
     "ssdsim/readers": (
         4_720,
         30,
@@ -33,7 +36,10 @@ BUDGETS = {
     "ssdsim/reports": (5_580, 30),  # doubts that sliders move, sentences of stops, and rounds that ran come first
     "ssdsim/rounds": (1_270, 7),  # what a look at a slot finds in the long run
     "ssdsim/runs": (1_005, 6),
-    "ssdsim/serving": (6_665, 26),  # how many replicas an SLO needs and on which degrees, and K at the load
+    "ssdsim/serving": (
+        6_715,
+        26,
+    ),  # how many replicas an SLO needs and on which degrees, K at the load, which is told of these
     "ssdsim/strategies": (5_440, 36),  # Saguaro's C, targets out of step, MineDraft's clock, Domino
     "ssdsim/tokens": (3_340, 21),  # priors of acceptance, and what Saguaro's C makes of acceptance and hits
     "ssdsim/transformer": (3_390, 16),  # names of checkpoints: their card, their format
