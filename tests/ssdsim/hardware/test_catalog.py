@@ -54,7 +54,7 @@ def test_an_underscore_in_a_name_is_read_as_a_dash(alias: str) -> None:
         ("h20", "h100-sxm", "h20.json"),
         ("gb10", "gb200", "gb10.json"),
         ("b100", "b200-sxm", "b100.json"),
-        ("RTX 4090", "rtx-pro-6000", "rtx-4090.json"),
+        ("RTX 4070", "rtx-3090", "rtx-4070.json"),
         ("mi300x", "h100-sxm", "mi300x.json"),
         ("\U0001f600", "h100-sxm", "mine.json"),
     ],

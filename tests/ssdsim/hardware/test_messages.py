@@ -54,11 +54,17 @@ def test_a_law_says_from_which_message_on_it_speaks(latency_s: float, rate: floa
 
 @pytest.mark.parametrize("name", HARDWARE.names())
 def test_bundled_laws_say_what_the_smallest_message_takes(name: str) -> None:
-    """Where a message's bytes take a fiftieth of its time, it takes hardly more than the smallest."""
+    """Where a message's bytes take a fiftieth of its time, it takes hardly more than the smallest.
+
+    Laws that were scaled to a slower link have bytes that weigh more beside their steps.
+    """
     sizes = 2.0 ** np.arange(8, 30)
     ratios = []
-    for by_ranks in find_hardware(name).collectives.values():
+    profile = find_hardware(name)
+    for by_ranks in profile.collectives.values():
         for model in by_ranks.values():
+            if profile.sources[model.source].kind == "hypothetical":
+                continue
             seconds = np.asarray(model.seconds(sizes))
             at = np.flatnonzero(sizes / np.max(sizes / seconds) <= 0.02 * seconds)[-1]
             ratios.append(seconds[at] / seconds[0])
