@@ -20,7 +20,7 @@ from ssdsim.cli.options import Verb, explain_option, json_option, output_option,
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import WHOLES, OutputFile
+from ssdsim.cli.values import PORT, SECONDS, SEED, WHOLES, Finite, OutputFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,22 +47,22 @@ _PASSED_ON = ("requests", "repeats", "seed", "timeout")
 @click.option("--requests", type=click.IntRange(1), default=3, show_default=True, help="measured, of each in flight")
 @click.option("--repeats", type=click.IntRange(1), default=3, show_default=True, help="of every point")
 @click.option("--prompts", type=click.Path(path_type=Path), help="your own (JSON lines, Parquet) [default: made up]")
-@click.option("--temperature", type=click.FloatRange(0.0, 100.0), default=0.0, show_default=True)
+@click.option("--temperature", type=Finite(0.0, 100.0), default=0.0, show_default=True)
 @row_options(*_COLUMNS)
 @rare_option("--served", help="the model, of a server that has several")
 @click.option("--pair", type=OutputFile(), help="also write acceptance as a pair (JSON)")
 @rare_option("--api-key", metavar="VARIABLE", help="environment variable that holds the server's key")
-@rare_option("--timeout", type=click.FloatRange(0.1), default=120.0, show_default=True, help="seconds without a token")
-@rare_option("--wait", type=click.FloatRange(0.0), default=0.0, show_default=True, help="seconds for it to start")
-@rare_option("--seed", type=int, default=0, show_default=True, help="of prompts and of the order of points")
+@rare_option("--timeout", type=Finite(0.1, 1e7), default=120.0, show_default=True, help="seconds without a token")
+@rare_option("--wait", type=SECONDS, default=0.0, show_default=True, help="seconds for it to start")
+@rare_option("--seed", type=SEED, default=0, show_default=True, help="of prompts and of the order of points")
 @click.option(
     "--plan", metavar="ENGINE", help="a script of servers that tell a card's numbers apart, in place of a URL"
 )
 @click.option("--launch", is_flag=True, help="start the plan's servers here, measure them, and end them")
 @rare_option("--degrees", type=WHOLES, help="of a plan: tensor-parallel degrees [default: --tp]")
 @rare_option("--lookaheads", type=WHOLES, default="2,5", show_default=True, help="of a plan: K")
-@rare_option("--accept", type=click.FloatRange(0.0, 1.0), default=0.8, show_default=True, help="of a plan: forced rate")
-@rare_option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="of a plan's servers")
+@rare_option("--accept", type=Finite(0.0, 1.0), default=0.8, show_default=True, help="of a plan: forced rate")
+@rare_option("--port", type=PORT, default=8000, show_default=True, help="of a plan's servers")
 @quiet_option
 @explain_option
 @json_option

@@ -23,7 +23,7 @@ from ssdsim.cli.options import Verb, common_options, output_option, record_optio
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OutputFile, completing
+from ssdsim.cli.values import MINUTES, OutputFile, completing
 from ssdsim.hardware.catalog import (
     MACHINES,
     find_hardware,
@@ -44,7 +44,7 @@ _SAME_MEMORY = 0.05  # a driver tells a little less than a datasheet
 
 @click.command("calibrate", cls=Verb, example="ssdsim calibrate --gpus 0-4")
 @record_options(CalibrationOptions)
-@click.option("--minutes", type=click.FloatRange(0.0, min_open=True), default=5.0, show_default=True)
+@click.option("--minutes", type=MINUTES, default=5.0, show_default=True)
 @click.option("--dry-run", is_flag=True, help="print the plan and end: points, repeats, minutes, memory, who does what")
 @click.option(
     "--machine",

@@ -16,7 +16,7 @@ from ssdsim.cli.options import CommandGroup, json_option, output_option, quiet_o
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OutputFile, completing
+from ssdsim.cli.values import Finite, OutputFile, completing
 from ssdsim.hardware.catalog import find_hardware, hardware_names
 from ssdsim.hardware.runtime_catalog import SUFFIX, save_runtime
 from ssdsim.readers.acceptance.counts import ImportOptions
@@ -206,7 +206,7 @@ _ASKED, _NAMED = ("k", "model", "sampled", "since_start", "adaptive"), ("target"
 @output_option("-o", "--output", type=OutputFile(), required=True, help="the pair (JSON)")
 @click.option("--target", help="the target's id or card, where no file says it")
 @click.option("--draft", help="the draft's id or card, where no file says it")
-@click.option("--temperature", type=click.FloatRange(0.0, 100.0), help="of the sampling; engines do not log it")
+@click.option("--temperature", type=Finite(0.0, 100.0), help="of the sampling; engines do not log it")
 @click.option("--k", type=click.IntRange(1, 1000), help="tokens drafted a round: where no file says it, or to cut to")
 @click.option("--set", "named", multiple=True, metavar="NAME=FILE[,FILE]", help="files of a set of requests")
 @click.option("--served", "model", help="the served model whose counters to read, where there are several")

@@ -21,7 +21,7 @@ from ssdsim.cli.options import Verb, common_options, explain_option, output_opti
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import NUMBERS, WHOLES, OutputFile
+from ssdsim.cli.values import MINUTES, NUMBERS, TEMPERATURES, WHOLES, Finite, OutputFile
 from ssdsim.question.options import ALL
 from ssdsim.runs.layout import locked
 
@@ -53,8 +53,8 @@ _BARS = " ▁▂▃▄▅▆▇█"
 @click.option("--set", "named", multiple=True, metavar="NAME=FILE", help="prompts of a data set; several times")
 @click.option("--answers", type=_PATH, help="prompts with what the target wrote: nothing is generated")
 @click.option("--resume", type=_PATH, help="analyse the records in this folder again, without the models")
-@click.option("--temperature", type=NUMBERS, help="temperatures [default: 0,1; of --answers it must be said]")
-@rare_option("--top-p", type=click.FloatRange(0.0, 1.0, min_open=True), help="of the target's sampling [default: 1]")
+@click.option("--temperature", type=TEMPERATURES, help="temperatures [default: 0,1; of --answers it must be said]")
+@rare_option("--top-p", type=Finite(0.0, 1.0, min_open=True), help="of the target's sampling [default: 1]")
 @rare_option("--top-k", type=click.IntRange(1), help="likewise [default: all]")
 @rare_option(
     "--draft-sampling",
@@ -63,8 +63,8 @@ _BARS = " ▁▂▃▄▅▆▇█"
 )
 @click.option("--max-new-tokens", type=click.IntRange(4), default=256, show_default=True)
 @click.option("--requests", type=click.IntRange(1), default=200, show_default=True, help="at most, over all sets")
-@click.option("--limit-minutes", type=click.FloatRange(0.0, min_open=True), help="of collecting; run again to go on")
-@click.option("--precision", type=click.FloatRange(0.0, min_open=True), help="stop at this half-width of alpha")
+@click.option("--limit-minutes", type=MINUTES, help="of collecting; run again to go on")
+@click.option("--precision", type=Finite(0.0, 1.0, min_open=True), help="stop at this half-width of alpha")
 @click.option(
     *ALL["b"].flags, "b", type=click.IntRange(1), default=16, show_default=True, help="requests written at once"
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ssdsim.cli.values import COMPLETER_OF, OfKind
+from ssdsim.cli.values import COMPLETER_OF, Finite, OfKind
 from ssdsim.question.options import ALL
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _OPTIONS: Mapping[str, tuple[Any, str]] = {
     "k": (_WHOLE, "drafted tokens a round"),
     "tree_nodes": (_WHOLE, "verified nodes of a tree of k levels, without its root"),
     "tree_beam": (_WHOLE, "nodes of a level that the draft goes on from in a tree"),
-    "acceptance_length": (click.FloatRange(1.0), "tokens that a round yields, bonus token included"),
+    "acceptance_length": (Finite(1.0, 1000.0), "tokens that a round yields, bonus token included"),
     "draft": (str, "the draft's card, where it is a model"),
     "drafter": (OfKind(ALL["drafter"].kind), "what drafts, where it is no model: eagle3, mtp, ..."),
 }

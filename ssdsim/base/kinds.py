@@ -11,6 +11,7 @@ from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.base.record import Record
 
+_COLDEST = 1e-3  # temperature above 0
 _LEAST_PERCENT = 2.0  # of a share: what is just above 1 is no percentage
 
 
@@ -101,6 +102,22 @@ class Number(Kind, Record):
 
 
 SHARE = Number(most=1.0)
+
+
+class Temperature(Number):
+    """A temperature of sampling: 0 is greedy, and one so near to 0 that no double divides by it is none."""
+
+    most: float = 100.0
+
+    @property
+    def requirement(self) -> str:
+        return f"be 0, or at least {_COLDEST:g} and at most {self.most:g}"
+
+    def checked(self, said: str, value: Any) -> float:
+        number = super().checked(said, value)
+        if 0.0 < number < _COLDEST:
+            raise InputError(f"{said} must {self.requirement}, got {short_repr(number)}")
+        return number
 
 
 class Percent(Number):
@@ -294,9 +311,12 @@ def _share(text: str) -> float:
 def _number(text: str) -> float:
     """A float; ValueError in the words that a person reads where it is none."""
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         raise ValueError(f"'{text}' is not a number") from None
+    if not isfinite(number):
+        raise ValueError(f"'{text}' is not a finite number")
+    return number
 
 
 def _range(text: str) -> str:

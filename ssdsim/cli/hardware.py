@@ -8,13 +8,12 @@ from typing import Any
 import click
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import Number
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import CommandGroup, json_option, output_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OfKind, OutputFile, completing_hardware
+from ssdsim.cli.values import NUMBER, Finite, OutputFile, completing_hardware
 from ssdsim.hardware.catalog import HARDWARE, find_hardware, own_profiles
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile
@@ -22,7 +21,7 @@ from ssdsim.hardware.runtime_catalog import BY_DEFAULT, SUFFIX, runtime_of, save
 from ssdsim.hardware.what_if import Datasheet, from_datasheet, scale
 
 _MOST_TERA, _MOST_GIGA = 1e6, 1e6
-_ABOVE_ZERO = click.FloatRange(0.0, 1e6, min_open=True)
+_ABOVE_ZERO = Finite(1e-3, 1e6)
 
 
 @click.group("hardware", cls=CommandGroup)
@@ -123,8 +122,8 @@ def _domain(name: str, model: TimingModel) -> str:
 
 @command.command("scale", example="ssdsim hardware scale h100-sxm --clock 0.5 -o slower.json")
 @click.argument("name", shell_complete=completing_hardware)
-@click.option("--memory-bandwidth", type=OfKind(Number()), default=1.0, show_default=True, help="factor")
-@click.option("--clock", type=OfKind(Number()), default=1.0, show_default=True, help="factor")
+@click.option("--memory-bandwidth", type=NUMBER, default=1.0, show_default=True, help="factor")
+@click.option("--clock", type=NUMBER, default=1.0, show_default=True, help="factor")
 @click.option("--link", help="pcie3, pcie4, pcie5, nvlink2, nvlink3 or nvlink4 [default: as it was]")
 @output_option("-o", "--output", type=OutputFile(), required=True)
 def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str | None, output: Path) -> None:

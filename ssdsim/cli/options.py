@@ -17,7 +17,7 @@ from ssdsim.base.kinds_of_lists import HitRates, ListOf, Lists, Names, PassTimes
 from ssdsim.base.option import Option, OptionRecord, Searcher, Section, options_of
 from ssdsim.cli.help_page import DECIDING, Decorator, ListedOption, help_all_option, write_options
 from ssdsim.cli.output import VERBOSE
-from ssdsim.cli.values import COMPLETER_OF, OfKind, Output
+from ssdsim.cli.values import COMPLETER_OF, SEED, OfKind, Output
 from ssdsim.question.options import ALL, heading, owners, ranged
 from ssdsim.question.spellings import SOLVERS
 
@@ -279,7 +279,7 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """``--json``, ``--seed`` and ``--quiet``."""
     command = quiet_option(command)
-    seed = rare_option("--seed", type=int, default=0, show_default=True, help="of every random draw", heading=_OUTPUT)
+    seed = rare_option("--seed", type=SEED, default=0, show_default=True, help="of every random draw", heading=_OUTPUT)
     command = seed(command)
     return json_option(command)
 

@@ -24,7 +24,7 @@ from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.render_prediction import print_shared
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OutputFile
+from ssdsim.cli.values import Finite, OutputFile
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.comparison_options import MOST_OUTPUT_TOKENS
 from ssdsim.question.configuration import Configuration
@@ -52,7 +52,7 @@ _MOST_TRACED_ROUNDS = 100_000  # a kilobyte each
     type=click.IntRange(1, MOST_OUTPUT_TOKENS),
     help="start together and run until every sequence has so many tokens",
 )
-@rare_option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of tokens/s at 95 %, such as 0.01")
+@rare_option("--precision", type=Finite(0.0, 1.0, min_open=True), help="of tokens/s at 95 %, such as 0.01")
 @output_option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens")
 @common_options
 def command(

@@ -36,6 +36,7 @@ from ssdsim.cli.options import (
 from ssdsim.cli.output import echo_json, print_out
 from ssdsim.cli.progress import kept_in, progress_bar
 from ssdsim.cli.tables import TextTable
+from ssdsim.cli.values import Finite
 from ssdsim.question.engines import subject_among
 from ssdsim.question.options import members
 from ssdsim.runs.sweep_folder import SweepResults
@@ -47,7 +48,7 @@ _TOP = 10
 @grid_options
 @click.option("--preset", help=f"a ready grid, which options change: {', '.join(PRESETS)}")
 @rare_option("--solver", type=click.Choice(["closed", "mc", "des"]), default="closed", show_default=True)
-@rare_option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of simulated tokens/s at 95 %")
+@rare_option("--precision", type=Finite(0.0, 1.0, min_open=True), help="of simulated tokens/s at 95 %")
 @rare_option(
     "--draws", type=click.IntRange(0, MOST_DRAWS), default=0, show_default=True, help="of what is not known: intervals"
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 from os.path import exists, isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ssdsim.base.checks import is_text
-from ssdsim.base.kinds import Kind, Member, Number, Whole
+from ssdsim.base.kinds import Kind, Member, Number, Temperature, Whole
 from ssdsim.base.kinds_of_lists import Names, Several
 from ssdsim.hardware.catalog import hardware_names, own_profiles, transformer_names
 from ssdsim.hardware.runtime_catalog import runtime_names
@@ -70,7 +71,29 @@ class OfKind(click.ParamType[Any]):
         return [CompletionItem(each) for each in completing(lambda: words)(ctx, param, incomplete)]
 
 
-WHOLES, NUMBERS = OfKind(Several(Whole())), OfKind(Several(Number()))
+class Checked(OfKind):
+    """A value of a kind whose range is checked here, for a verb that has the option to itself."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        read = super().convert(value, param, ctx)
+        checked = self.kind.checked(param.opts[0] if param else "a value", read)
+        return list(checked) if isinstance(checked, tuple) else checked
+
+
+class Finite(click.FloatRange):
+    """A number of a range: without this one NaN passes, which is outside of no bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not isfinite(number):
+            self.fail(f"'{value}' is not a finite number", param, ctx)
+        return number
+
+
+NUMBER, WHOLES, NUMBERS = Checked(Number()), Checked(Several(Whole())), Checked(Several(Number()))
+TEMPERATURES = Checked(Several(Temperature()))
+SEED, PORT = click.IntRange(0, 2**64 - 1), click.IntRange(1, 65535)
+SECONDS, MINUTES = Finite(0.0, 1e7), Finite(0.0, 1e6, min_open=True)
 
 
 class Output(click.Path):

@@ -49,7 +49,8 @@ class OfSlice(Kind, Record):
 
     def parse(self, text: str) -> tuple[float, float]:
         first, _, last = text.partition(":")
-        return float(first or 0.0), float(last or np.inf)
+        seconds = Number().parse
+        return seconds(first) if first else 0.0, seconds(last) if last else np.inf
 
     def checked(self, said: str, value: Any) -> tuple[float, float]:
         try:

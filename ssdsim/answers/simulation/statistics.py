@@ -212,7 +212,8 @@ class Stopping(Record):
         half, wanted = (rate.high - rate.low) / 2.0, precision * rate.value
         if half <= wanted:
             return 0
-        return max(1, int(min(done * ((half / wanted) ** 2 - 1.0), MOST_ROUNDS))) if wanted > 0.0 else MOST_ROUNDS
+        times = min(half / wanted, MOST_ROUNDS) if wanted > 0.0 else MOST_ROUNDS
+        return max(1, int(min(done * (times**2 - 1.0), MOST_ROUNDS)))
 
 
 class InTurn:

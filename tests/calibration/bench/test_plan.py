@@ -153,7 +153,7 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
         (("--plan", "sglang", *MODELS, "--drafter", "medusa"), "sglang knows no drafter 'medusa'"),
         (("http://127.0.0.1:9", "--plan", "vllm"), "give the server's URL"),
         (("http://127.0.0.1:9", "--launch"), "--launch needs --plan"),
-        (("http://127.0.0.1:9", "--concurrency", "0"), "--concurrency must be at least 1"),
+        (("http://127.0.0.1:9", "--concurrency", "0"), "--concurrency must be a whole number of at least 1"),
     ):
         answer = asked("bench", "-o", rows, *options)
         assert answer.returncode == 2

@@ -101,7 +101,7 @@ def test_the_measured_engines_are_reproduced() -> None:
         ("simulate --t-sd 0.2 --tokens 10 --rounds 5", "--rounds, --tokens"),
         ("simulate --t-sd 0.2 --precision 2", "--precision"),
         ("import aiconfigurator absent -o x.json", "absent"),
-        ("plan --rate 1 --seconds inf", "--seconds, got inf"),
+        ("plan --rate 1 --seconds inf", "--seconds"),
         ("measure --resume . ", "no measurement there"),
         ("simulate --spread 8", "--spread, got 8.0"),
         ("simulate --spread 2 --rounds 3", "3 rounds, AR"),
