@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ssdsim.base.checks import is_text
-from ssdsim.base.kinds import Kind, Member, Number, Temperature, Whole
+from ssdsim.base.kinds import DrawnTemperature, Kind, Member, Number, Whole
 from ssdsim.base.kinds_of_lists import Names, Several
 from ssdsim.hardware.catalog import hardware_names, own_profiles, transformer_names
 from ssdsim.hardware.runtime_catalog import runtime_names
@@ -91,7 +91,7 @@ class Finite(click.FloatRange):
 
 
 NUMBER, WHOLES, NUMBERS = Checked(Number()), Checked(Several(Whole())), Checked(Several(Number()))
-TEMPERATURES = Checked(Several(Temperature()))
+TEMPERATURES = Checked(Several(DrawnTemperature()))
 SEED, PORT = click.IntRange(0, 2**64 - 1), click.IntRange(1, 65535)
 SECONDS, MINUTES = Finite(0.0, 1e7), Finite(0.0, 1e6, min_open=True)
 
