@@ -104,7 +104,7 @@ class Number(Kind, Record):
 SHARE = Number(most=1.0)
 
 
-class DrawnTemperature(Number):
+class Temperature(Number):
     """A temperature of sampling: 0 is greedy, and one so near to 0 that no double divides by it is none."""
 
     most: float = 100.0

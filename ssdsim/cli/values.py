@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ssdsim.base.checks import is_text
-from ssdsim.base.kinds import DrawnTemperature, Kind, Member, Number, Whole
+from ssdsim.base.kinds import Kind, Member, Number, Temperature, Whole
 from ssdsim.base.kinds_of_lists import Names, Several
 from ssdsim.hardware.catalog import hardware_names, own_profiles, transformer_names
 from ssdsim.hardware.runtime_catalog import runtime_names
@@ -71,7 +71,7 @@ class OfKind(click.ParamType[Any]):
         return [CompletionItem(each) for each in completing(lambda: words)(ctx, param, incomplete)]
 
 
-class Checked(OfKind):
+class WithinRange(OfKind):
     """A value of a kind whose range is checked here, for a verb that has the option to itself."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -90,8 +90,8 @@ class Finite(click.FloatRange):
         return number
 
 
-NUMBER, WHOLES, NUMBERS = Checked(Number()), Checked(Several(Whole())), Checked(Several(Number()))
-TEMPERATURES = Checked(Several(DrawnTemperature()))
+NUMBER, WHOLES, NUMBERS = WithinRange(Number()), WithinRange(Several(Whole())), WithinRange(Several(Number()))
+TEMPERATURES = WithinRange(Several(Temperature()))
 SEED, PORT = click.IntRange(0, 2**64 - 1), click.IntRange(1, 65535)
 SECONDS, MINUTES = Finite(0.0, 1e7), Finite(0.0, 1e6, min_open=True)
 
