@@ -55,7 +55,7 @@ BUDGETS = {
         13,
     ),  # runs as the profile was calibrated; a hit law of all pairs, trees of tables
 }
-HOUSES = {"ssdsim": 57_560, "calibration": 19_555}  # with the SSD engine's speeds
+HOUSES = {"ssdsim": 57_646, "calibration": 19_555}  # with the SSD engine's speeds
 MOST_FILES = 426
 _EMPTY = 3  # lines of a file that only says what its folder is for
 
