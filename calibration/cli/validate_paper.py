@@ -20,6 +20,7 @@ from ssdsim.cli.options import Verb, common_options
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OfKind
+from ssdsim.strategies.protocols.hits import C
 
 
 @click.command("paper", cls=Verb, example="ssdsim validate paper kumar2026")
@@ -70,7 +71,7 @@ def _print_family(out: Console, replay: FamilyReplay, paper: PublishedSpeeds) ->
     out.print(f"fitted to the SD rows (K {sd_k}): an acceptance rate for each data set")
     end = ", the end of what it may be: no hit rate explains these rows" if replay.at_bound else ""
     hits = f"one guess misses {replay.hit_c:.3f}{end}, here p_hit {replay.p_hit:.3f} (K {ssd_k}, F {fan_out})"
-    out.print(f"fitted to all SSD rows: {hits}")
+    out.print(f"fitted to all SSD rows: {hits}. predict takes {C.default:g}, to which no row was fitted")
     numbers = ("alpha", "SD tok/s", "SSD tok/s", "predicted", "error", "SSD/SD", "predicted")
     first = ("SSD tok/s", "alpha")
     table = TextTable(("data set",), numbers, joined=("predicted", "error"), first=first, pad_edge=True)

@@ -27,7 +27,7 @@ HARDWARE = "h100-sxm"
 MAX_ERROR = 0.06
 """Of eight SSD rows with one number fitted to them, and of sweeps' means.
 
-Just above the worst that is found: 5.1 % of an SSD row, and 4.8 % of a sweep, whose fit ends at its bound.
+Just above the worst that is found: 4.7 % of an SSD row, and 4.8 % of a sweep, whose fit ends at its bound.
 """
 
 

@@ -271,7 +271,9 @@ def configured(
         reads.update(*(each.reads for each in listed))
     if not scenarios:
         raise DoesNotFit(no_room[asked.subject])
-    said_of_engine = {name: settings[name] for name in ("engine", "drafter") if settings.source(name) == GIVEN}
+    said_of_engine = {
+        name: settings[name] for name in ("engine", "drafter", "saguaro_c") if settings.source(name) == GIVEN
+    }
     if settings.source("k") == OWN_BEST:
         settings.settle("k", max(int(each.settings["k"]) for each in scenarios.values()), OWN_BEST)
     warnings, pair = warnings_of(settings, asked, question.site, tuple(scenarios)), pair_of(settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ssdsim import strategies
@@ -14,6 +14,8 @@ from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.options import ALL
 from ssdsim.strategies import drafters
+from ssdsim.strategies.protocols.axes import SAGUARO
+from ssdsim.tokens.saguaro import PLAIN
 
 
 class Engine(Record):
@@ -49,6 +51,15 @@ class Engine(Record):
         most = self.runs.draft_gpus
         on = "on the target's GPUs" if most == 0 else f"on {most} GPU{'s' if most > 1 else ''} of its own"
         return f"which {self.runs.called} does not have: it drafts {on}"
+
+    def lacks_scale(self, names: Collection[str], c: object) -> str | None:
+        """The lack of Saguaro's C where it was given, in a sentence: of those of ``names`` that may sample by it."""
+        if self.runs is None or c in (None, PLAIN, ALL[SAGUARO.option].unsaid):
+            return None
+        own = [each.name for each in strategies.ALL if any(option.name == SAGUARO.option for option in each.options)]
+        without = [name for name in own if name in names and name not in self.runs.saguaro]
+        said = f"{self.called} does not scale the draft's tokens of"
+        return f"{said} {titles(without)} (--saguaro-c)" if without else None
 
     def runnable(self, names: Sequence[str]) -> tuple[str, ...]:
         """The strategies of ``names`` that the engine runs."""
@@ -101,8 +112,10 @@ def subject_among(names: Sequence[str], asked: str | None) -> str:
 
 
 def engine_warnings(targets: Mapping[str, int], options: Mapping[str, Any]) -> Iterator[str]:
-    """Warnings of strategies, whose drafts have so many targets, priced on a named engine that cannot run them."""
+    """Warnings of strategies, whose drafts have so many targets, priced on a named engine that cannot run them so."""
     engine = Engine.of(options)
+    if (said := engine.lacks_scale(targets, options.get(SAGUARO.option))) is not None:
+        yield f"{said}; this prices it as if it did"
     for name, sharing in targets.items():
         lacking = engine.lacks(name) or engine.lacks_devices(0, sharing)
         if lacking is None:

@@ -497,3 +497,14 @@ def test_heads_of_the_target_have_no_ssd_to_search() -> None:
     """By default SSD is among the strategies, and its outcomes fill a window that such heads cannot draft in."""
     exported = export("vllm", drafter="medusa", b=[1, 4])
     assert json.loads(exported.text)["method"] == "medusa"
+
+
+def test_the_ssd_engine_is_told_the_c_that_was_chosen() -> None:
+    """As --x, where the best round scales the draft's tokens; and none where plain sampling was asked for."""
+    options: dict[str, Any] = {"pair": "smollm2-135m-28-layers", "temperature": 1.0, "b": 1, "k": 5, "f": 3}
+    options |= {"strategies": "ar,ssd"}
+    (scaled,) = bench_commands(export("ssd", **options, saguaro_c=0.3).text)
+    (plain,) = bench_commands(export("ssd", **options, saguaro_c=1.0).text)
+    assert (scaled.x, plain.x) == (0.3, None)
+    (searched,) = bench_commands(export("ssd", **options).text)
+    assert searched.x is None or 0.0 < searched.x < 1.0

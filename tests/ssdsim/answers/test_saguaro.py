@@ -169,3 +169,19 @@ def test_the_tokens_that_c_scales_are_the_guesses_however_they_are_told(listed: 
         tokens, same, other = (float(each[name].estimate.tokens_per_round) for each in (told, by_f, default))
         assert tokens == pytest.approx(same)
         assert tokens != pytest.approx(other)
+
+
+@pytest.mark.quick
+def test_a_c_on_an_engine_that_has_none_is_said() -> None:
+    """In one line; of the paper's engine, which scales SSD's draft, for SD alone; of none where nobody gave a C."""
+
+    def said(**more: Any) -> list[str]:
+        warnings = configure(**PAIR, k=5, strategies="ar,sd,ssd", **more).warnings
+        return [each for each in warnings if "--saguaro-c" in each]
+
+    (vllm,) = said(engine="vllm", saguaro_c=0.3)
+    assert vllm == "vLLM does not scale the draft's tokens of SD and SSD (--saguaro-c); this prices it as if it did"
+    (own,) = said(engine="ssd-engine", saguaro_c=0.3)
+    assert "of SD (" in own
+    for asked in ({"engine": "vllm"}, {"engine": "vllm", "saguaro_c": 1.0}, {"saguaro_c": 0.3}):
+        assert said(**asked) == []
