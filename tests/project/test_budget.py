@@ -26,9 +26,9 @@ BUDGETS = {
     ),  # names of GPUs, what attention reads at best, errors by region, who speaks for small messages
     "ssdsim/pricing": (1_865, 9),  # prompts in passes that decode, query heads that share keys
     "ssdsim/question": (
-        4_045,
+        4_060,
         22,
-    ),  # formats that names say, a name of a scenario, defaults of engines and calibrated profiles
+    ),  # formats that names say, a name of a scenario, defaults of engines and profiles, an engine without C
     "ssdsim/readers": (
         4_720,
         30,
