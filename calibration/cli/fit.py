@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -77,9 +78,12 @@ def runtime(
     """
     from calibration.runtimes.fit import fit_runtime
     from calibration.validation.measured import predict_aside
+    from ssdsim.readers.price import assumed_drafter
     from ssdsim.readers.result_files import rows_of_files
 
     every = rows_of_files(files, by_column(given))
+    for told, count in Counter(told for row in every for told in assumed_drafter(row)).items():
+        echo(f"{count} rows do not say what drafted; taken: {told} (--drafter, or the column, says it)", stderr=True)
     held = _put_aside(every, hold, within) if hold is not None else None
     rows = every if held is None else list(held.fitted)
     base = find_runtime(given["like"] or (_LIKE if _LIKE in runtime_names() else DEFAULT))

@@ -145,7 +145,7 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> PricedRow:
         prompts=tuple(_prompts(site, row, ran.steps, rounds, prompts)),
         round_error=round_error(scenario.strategy, site),
         often=often,
-        assumed=(*_assumed_drafter(row, given), *(() if row.strategy is None else _assumed(asked))),
+        assumed=(*assumed_drafter(row), *(() if row.strategy is None else _assumed(asked))),
         over_hits=over_hits,
     )
 
@@ -216,9 +216,9 @@ def _over_hits(ran: _Way, own_tokens: bool, errors: TimingErrors) -> FloatOrArra
     return factor * mean.tokens_per_round / drawn.tokens_per_round if own_tokens else factor
 
 
-def _assumed_drafter(row: Row, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """The drafter that was taken for a row that names none."""
-    return () if row.k is None or row.draft or row.drafter else (f"drafter {given['drafter']}",)
+def assumed_drafter(row: Row) -> tuple[str, ...]:
+    """The drafter that is taken for a row that names none, in words."""
+    return () if row.k is None or row.draft or row.drafter else (f"drafter {options_of(row)['drafter']}",)
 
 
 def _assumed(asked: Configuration) -> tuple[str, ...]:
