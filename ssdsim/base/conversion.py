@@ -185,7 +185,7 @@ def _wrong_value(kind: Any, data: Any, written: bool) -> str:
 
 def _with_value(said: str, data: Any) -> str:
     """A sentence on the expected value, followed by the value given."""
-    return f"{said}, got {short_repr(data)}" if said.startswith("Input should") else said
+    return f"{said}, got {short_repr(data)}" if said.startswith("must be") else said
 
 
 def _too_long(kind: Any, data: Any) -> str:
@@ -203,7 +203,7 @@ def _wrong_tag(kind: Any, data: Any) -> str:
     if get_origin(kind) not in (Union, UnionType) or not tagged:
         return ""
     if not isinstance(data, Mapping):
-        return "Input should be a valid dictionary or object to extract fields from"
+        return "must be an object"
     field = tagged[0].tag_field
     if field not in data:
         return f"Unable to extract tag using discriminator '{field}'"
@@ -216,19 +216,19 @@ def _wrong_type(kind: Any, data: Any, written: bool) -> str:
     origin, args = get_origin(kind), get_args(kind)
     if origin is Literal:
         *others, last = map(repr, args)
-        return f"Input should be {', '.join(others)}{' or ' if others else ''}{last}"
+        return f"must be {', '.join(others)}{' or ' if others else ''}{last}"
     if origin in (Union, UnionType):
-        return f"Input should be one of {', '.join(getattr(arg, '__name__', str(arg)) for arg in args)}"
+        return f"must be one of {', '.join(getattr(arg, '__name__', str(arg)) for arg in args)}"
     if (kind is float or (written and kind is int)) and isinstance(data, float) and not isfinite(data):
-        return "Input should be a finite number"
+        return "must be a finite number"
     word, accepted = _WORDS.get(origin or kind) or (f"dictionary or instance of {kind.__name__}", Mapping)
     if isinstance(data, accepted) and not (isinstance(data, bool) and kind in (float, int)):
         return ""
     if written and kind is int and isinstance(data, float):
-        return "Input should be a valid integer, got a number with a fractional part"
+        return "must be a valid integer, got a number with a fractional part"
     is_unread = written and isinstance(data, str) and kind in (float, int)
     why = f", unable to parse string as {'an' if kind is int else 'a'} {word}" if is_unread else ""
-    return f"Input should be a valid {word}{why}"
+    return f"must be a valid {word}{why}"
 
 
 _WORDS: Mapping[Any, tuple[str, Any]] = {
@@ -254,7 +254,7 @@ def _beyond(bound: Meta, kind: Any, data: Any) -> str:
             if limit is not None and is_beyond(data, limit):
                 from decimal import Decimal  # here: only a mistake needs it
 
-                return f"Input should be {words} {f'{Decimal(repr(limit)):f}'.removesuffix('.0')}"
+                return f"must be {words} {f'{Decimal(repr(limit)):f}'.removesuffix('.0')}"
         return ""
     if isinstance(data, str) and bound.pattern is not None:
         return f"String should match pattern '{bound.pattern}'"

@@ -96,7 +96,7 @@ def _read(kind: Any, record: JsonObject, names: Sequence[str], where: str) -> An
 
 def _check_number(value: Any, where: str) -> None:
     if isinstance(value, bool | str):
-        raise InputError(f"{where}: Input should be a number, got {short_repr(value)}")
+        raise InputError(f"{where}: must be a number, got {short_repr(value)}")
 
 
 def first(record: JsonObject, names: Sequence[str]) -> Any:

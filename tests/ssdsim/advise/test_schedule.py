@@ -106,7 +106,7 @@ def _number_or_text(text: str) -> Any:
     [
         ("", "not JSON, or cut short"),
         ('{"schema": 1', "not JSON, or cut short"),
-        ('{"schema": 3, "assumptions": {}, "provenance": [], "cells": []}', "schema: Input should be 2, got 3"),
+        ('{"schema": 3, "assumptions": {}, "provenance": [], "cells": []}', "schema: must be 2, got 3"),
         ('{"schema": 1, "assumptions": {}, "provenance": [], "cels": []}', "did you mean 'cells'"),
         ('# {"schema": 1, "assumptions": {}, "provenance": []}\nb,context\n1,2\n', "cells.0: lacks strategy"),
     ],

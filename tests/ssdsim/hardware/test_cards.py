@@ -90,7 +90,7 @@ def test_a_card_survives_json_and_pickling() -> None:
     [
         (("attention", "float16", "roofline", "launch_s"), -1.0, "greater than or equal to 0, got -1.0"),
         (("attention", "float16", "rooflin"), {}, "unknown key 'rooflin'; did you mean 'roofline'?"),
-        (("collectives", "all_reduce", "x"), {}, "Input should be a valid integer"),
+        (("collectives", "all_reduce", "x"), {}, "must be a valid integer"),
         (("gemm", "float16", "segments"), [], "Tuple should have at least 1 item after validation, not 0"),
     ],
 )
@@ -112,7 +112,7 @@ def test_the_first_mistake_is_found_at_any_depth(keys: tuple[str, ...], value: o
     [
         ({"links": 2}, "Unable to extract tag using discriminator 'kind'"),
         ({"kind": 3}, "Input tag '3' found using 'kind' does not match any of the expected tags: 'ring', 'tree'"),
-        (5, "Input should be a valid dictionary or object to extract fields from, got 5"),
+        (5, "must be an object, got 5"),
         ({"kind": "ring"}, ": lacks links"),
     ],
 )

@@ -64,7 +64,7 @@ def test_rows_beside_a_run_join_its_page(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"rows": []}, "rows: List should have at least 1 item"),
-        ({"summaries": 3}, "summaries: Input should be a valid list"),
+        ({"summaries": 3}, "summaries: must be a valid list"),
         ({"rows": [{"model": "m"}]}, "rows.0: lacks hardware"),
     ],
 )
