@@ -55,8 +55,8 @@ def schedule(
     InputError : an option that has no effect here or in this combination.
 
     >>> from ssdsim import schedule
-    >>> [(c.b, c.strategy, c.settings["k"], c.settings.get("backup")) for c in schedule(b=[1, 64], k=[2, 6], f=3).cells]
-    [(1, 'ssd', 6, 'jit'), (64, 'ssd', 2, 'fast')]
+    >>> [(c.b, c.strategy, c.settings["k"], c.settings.get("backup")) for c in schedule(b=[1, 16], k=[2, 6], f=3).cells]
+    [(1, 'ssd', 6, 'jit'), (16, 'ssd', 6, 'fast')]
     """
     if k_table is not None:
         return policy_of_k(k_table, **options).schedule(seed)

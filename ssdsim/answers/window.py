@@ -103,7 +103,7 @@ def window(*, seed: int = 0, **options: Unpack[Axes]) -> pd.DataFrame:
     >>> frame.reason[0][:38]
     'llama-3.1-70b at tp 1 needs 131.7 GiB '
     >>> int(frame.passes[1]), int(frame.budget_of_passes[1]), int(frame.budget[1])
-    (8, 1, 366)
+    (8, 1, 408)
     """
     import pandas as pd
 

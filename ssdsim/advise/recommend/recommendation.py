@@ -183,7 +183,7 @@ def recommend(
 
     >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], tp=[4, 8], draft_gpus=[1, 4], engine="vllm")
     >>> [answer.best.name for answer in found.answers], found.answers[0].unsupported["ssd"].sentence
-    (['SD TP 8', 'SD TP 8'], 'with SSD, which vLLM does not have: 0.94x')
+    (['SD TP 8', 'SD TP 8'], 'with SSD, which vLLM does not have: 0.89x')
     """
     asked: dict[str, Any] = {
         "gpus": gpus,

@@ -248,7 +248,7 @@ LONGSPEC = [  # tokens a round and times AR at temperature 0: arXiv 2502.17421, 
 
 
 def test_longspecs_published_rounds_are_not_replayed_but_ranged() -> None:
-    """Neither GPU nor contexts are published with them: rounds are 1.33 to 2.04 steps of AR, ours 1.53 to 1.91."""
+    """Neither GPU nor contexts are published with them: rounds are 1.33 to 2.04 steps of AR, ours 1.58 to 1.96."""
     published = [tokens / times for tokens, times in LONGSPEC]
     assert (min(published), max(published)) == pytest.approx((1.33, 2.04), abs=0.01)
     ours = []
@@ -261,4 +261,4 @@ def test_longspecs_published_rounds_are_not_replayed_but_ranged() -> None:
         options = {"target": target, "context": context, "hardware": "a100-sxm", "tree_widths": [4, 16, 16, 16, 16]}
         scenarios = configure(**{**EIGHT_B, **options}, drafter="longspec", strategies=("ar", "tree")).scenarios
         ours.append(float(scenarios["tree"].estimate.round_s / scenarios["ar"].estimate.round_s))
-    assert (min(ours), max(ours)) == pytest.approx((1.53, 1.91), abs=0.02)
+    assert (min(ours), max(ours)) == pytest.approx((1.58, 1.96), abs=0.02)

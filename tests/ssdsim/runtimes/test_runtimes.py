@@ -21,6 +21,7 @@ from ssdsim.hardware.laws import FixedCosts
 from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidence, Host, Kernels, Runtime
 from ssdsim.hardware.runtime_catalog import (
     DEFAULT,
+    RUNTIMES,
     SUFFIX,
     find_runtime,
     load_runtime,
@@ -132,7 +133,8 @@ def test_names_are_read_kindly_and_unknown_ones_are_one_line(tmp_path: Path) -> 
         find_runtime("vlm")
     with pytest.raises(InputError, match="no such runtime card"):
         find_runtime(tmp_path / "none.toml")
-    (tmp_path / "wrong.toml").write_text('name = "x"\nengine = "x"\n[host]\nper_steps_s = 1.0\n')
+    right = RUNTIMES.files["ssd-engine"].read_text()
+    (tmp_path / "wrong.toml").write_text(right.replace("per_step_s", "per_steps_s"))
     with refused("host", "per_steps_s", "per_step_s"):
         find_runtime(tmp_path / "wrong.toml")
 
