@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial, update_wrapper
 from operator import attrgetter
@@ -259,13 +260,20 @@ class Site(Record):
         between = Cost.total(zip(map(self.cost, passes), (high - tokens, tokens - low), strict=True))
         return Step("verify", (Piece(name, between, 1, passes[1]),))
 
-    def ragged_step(self, name: str, rows: float, most: int) -> Step:
-        """One target pass over ``rows`` tokens of the batch in the mean round, and over up to ``most`` in others."""
-        table = self._passes_by_rows(name, most)
-        low, high, share = table.between(rows)
-        passes = [self._pass_over(name, each) for each in (low, high)]
-        cost = Cost.total(zip(map(self.cost, passes), (1.0 - share, share), strict=True))
-        return Step("verify", (Piece(name, cost, 1, passes[1]),), by_rows=table)
+    def ragged_step(self, name: str, rows: Mapping[float, float], most: int) -> Step:
+        """One target pass over a number of the batch's tokens that differs by round: each number's share of them.
+
+        Some rounds may have up to ``most``.
+        """
+        table, priced = self._passes_by_rows(name, most), defaultdict[int, float](float)
+        for each, chance in rows.items():
+            low, high, share = table.between(each)
+            priced[low] += chance * (1.0 - share)
+            priced[high] += chance * share
+        passes = {each: self._pass_over(name, each) for each in sorted(priced)}
+        cost = Cost.total((self.cost(work), priced[each]) for each, work in passes.items())
+        mean = table.between(sum(each * chance for each, chance in rows.items()))[1]
+        return Step("verify", (Piece(name, cost, 1, self._pass_over(name, mean)),), by_rows=table)
 
     @memoized
     def _passes_by_rows(self, name: str, most: int) -> RowTable:

@@ -35,10 +35,11 @@ class UnitFree(Silent):
         table = self.options["t_v"]
         return Step("verify", (Piece(name, Cost.of_units(1.0 if table is None else _at(table, self.batch * tokens))),))
 
-    def ragged_step(self, name: str, rows: float, most: int) -> Step:
+    def ragged_step(self, name: str, rows: Mapping[float, float], most: int) -> Step:
         each = np.arange(self.batch, most + 1, dtype=float)
         seconds = np.array([self.verify_step(name, many / self.batch).seconds for many in each])
-        mean = self.verify_step(name, rows / self.batch)
+        seconds_of = (chance * self.verify_step(name, many / self.batch).seconds for many, chance in rows.items())
+        mean = Step("verify", (Piece(name, Cost.of_units(sum(seconds_of))),))
         return replace(mean, by_rows=RowTable(self.batch, most, each, seconds))
 
     @property

@@ -125,7 +125,7 @@ class Adaptive(Alternate):
     def _steps(self, site: Site, drafter: Drafter, rows: float) -> Mapping[str, Step]:
         draft = speculate(site, drafter, self.lookahead(site.options), beside=not is_apart(site.options, drafter))
         b, k = site.options["b"], self.lookahead(site.options)
-        verify = site.ragged_step("verify", b * (1.0 + rows), b * (1 + k))
+        verify = site.ragged_step("verify", {b * (1.0 + rows): 1.0}, b * (1 + k))
         steps = self.round_steps(site, drafter, Step("draft", draft), verify)
         choose = site.on_host("choose rows", site.options["adaptive_ms"] * (1.0 if site.unit_free else 1e-3))
         return {**steps, "sample": Step("host", (choose, *steps["sample"].pieces))}

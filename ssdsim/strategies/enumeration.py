@@ -26,6 +26,7 @@ from ssdsim.strategies.protocols.hits import CHAINS, settle_budget
 from ssdsim.strategies.protocols.strategy import late
 from ssdsim.tokens.caching import forget_derived_hits, hits_given_accepted
 
+_SURE = 1e-9  # a chance that moves nothing
 _ROWS = ("padded", "ragged")
 
 
@@ -36,7 +37,7 @@ class Enumeration(Cached):
     that fit. A sequence whose outcome was not among them decodes one token in the next pass: nobody waits for it. ``p``
     is the hit rate after a round of K drafted tokens, ``p_m`` that after a round of one token (``--p-hit-backup``, or
     the hit curve of a backup). A late buffer is a miss of all its sequences. Rows are padded to ``b (K + 1)``, or
-    ragged: ``b (1 + K pi)`` on average.
+    ragged: one, and K of each of those that hit, ``b pi`` of them on average.
     """
 
     name = "enumeration"
@@ -120,7 +121,8 @@ class Enumeration(Cached):
         if site.options["enum_rows"] == "padded":
             return site.verify_step("verify", k + 1)
         b = site.options["b"]
-        return site.ragged_step("verify", b * site.options["enum_verified"], b * (1 + k))
+        hits = _hit_at_once(b, (site.options["enum_verified"] - 1.0) / k)
+        return site.ragged_step("verify", {b + k * n: p for n, p in hits.items()}, b * (1 + k))
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
         """Parts of a round: the draft has the outcome, drafts and sends while the target verifies."""
@@ -136,6 +138,16 @@ class Enumeration(Cached):
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         return {"target": _target, "draft": _draft}
+
+
+def _hit_at_once(batch: int, share: float) -> dict[int, float]:
+    """P(so many of a batch hit), of all numbers that matter."""
+    numbers = np.arange(batch + 1)
+    ways = np.append(0.0, np.cumsum(np.log((batch - numbers[1:] + 1.0) / numbers[1:])))
+    share = min(max(share, _SURE), 1.0 - _SURE)
+    chances = np.exp(ways + numbers * np.log(share) + (batch - numbers) * np.log1p(-share))
+    matter = {n: p for n, p in enumerate(chances.tolist()) if p > _SURE}
+    return {n: p / sum(matter.values()) for n, p in matter.items()}
 
 
 def _target(me: Actor) -> Generator[Any, Any, None]:

@@ -246,7 +246,7 @@ def test_passes_of_one_name_drift_apart_where_rounds_differ_in_their_rows() -> N
     """Confidences of two values: a round verifies one to six tokens, of which three drift."""
     configuration = configure(strategies="adaptive", adaptive_k=5, b=1, confidence_spread=0.0)
     steady, drifted = (
-        site.ragged_step("verify", 3.0, 6).by_rows
+        site.ragged_step("verify", {3.0: 1.0}, 6).by_rows
         for site in (sited(configuration), replace(sited(configuration), drift={("verify", 3): 2.0}))
     )
     assert steady is not None
