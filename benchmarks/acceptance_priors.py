@@ -37,7 +37,7 @@ LEAST = (
 )
 CONTEXT = """
 [context]
-kinds = ["dflash", "dflash2", "dspark", "eagle", "eagle3", "glide", "medusa", "p-eagle", "pard"]
+kinds = ["dflash", "dflash2", "domino", "dspark", "eagle", "eagle3", "glide", "medusa", "p-eagle", "pard"]
 trained = 2048
 per_1024 = -0.22
 source = """
@@ -52,6 +52,7 @@ SHRUNK = 3
 LIKE = {
     "p-eagle": ("eagle3", "pard"),
     "dflash2": ("dflash", "dspark"),
+    "domino": ("dflash", "dspark"),
     "glide": ("eagle", "eagle3"),
     "longspec": ("eagle", "eagle3"),
 }

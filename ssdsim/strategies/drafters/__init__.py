@@ -2,7 +2,7 @@
 
 from ssdsim.base.registry import Registry
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.strategies.drafters.block import DFlash, DFlash2, DSpark
+from ssdsim.strategies.drafters.block import DFlash, DFlash2, Domino, DSpark
 from ssdsim.strategies.drafters.eagle import Eagle, Eagle3
 from ssdsim.strategies.drafters.glide import Glide, LongSpec
 from ssdsim.strategies.drafters.lookup import NGram, Suffix
@@ -24,6 +24,7 @@ ALL: Registry[Drafter] = Registry(
     DFlash(),
     DSpark(),
     DFlash2(),
+    Domino(),
     NGram(),
     Suffix(),
     SparseSelf(),

@@ -51,3 +51,15 @@ class DFlash2(BlockDrafter):
     title = "DFlash2"
     source = "z-lab, 2026; vLLM PR 52816"
     loop = "selector"
+
+
+class Domino(BlockDrafter):
+    """DFlash, then a GRU over the tokens chosen so far: a bias of all logits, once a token after the first.
+
+    The sizes of the GRU and of its MLP are ours (:data:`ssdsim.transformer.layers.GRU_STATE`).
+    """
+
+    name = "domino"
+    title = "Domino"
+    source = "2026, arXiv 2605.29707; vLLM domino/speculator.py, unmerged"
+    loop = "gru"
