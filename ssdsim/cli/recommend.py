@@ -199,7 +199,9 @@ def _paste(recommendation: Recommendation, what: str | None, output: Path | None
     else:
         print_out(made.text.removesuffix("\n"))
     if not quiet:
-        print_each("note: ", made.notes, "cyan")
+        from ssdsim.cli.render_recommendation import assumed
+
+        print_each("note: ", [*made.notes, f"assumed: {assumed(recommendation)}"], "cyan")
     return int(not made.text)
 
 

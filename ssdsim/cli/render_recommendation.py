@@ -50,7 +50,14 @@ def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None
     else:
         headline, table = _headline(recommendation.request, answers), _rows(recommendation.request, answers)
     sure = _how_sure(answers, not switched) if answers and not alone else ""
-    lines = [("How sure", sure), *_lines(recommendation, answers), *_served(plan), *_no_room(recommendation)]
+    gains = _over_ar(answers) if len(answers) > 1 and not switched else ""
+    lines = [
+        ("Over AR", gains),
+        ("How sure", sure),
+        *_lines(recommendation, answers),
+        *_served(plan),
+        *_no_room(recommendation),
+    ]
     shown = answers if alone else _some(answers)
     hidden = [str(answer.batch) for answer in answers if answer not in shown]
     lines += [("Left out", f"{', '.join(hidden)} in flight: --explain has them")] if hidden else []
@@ -128,6 +135,12 @@ def _rows(request: SearchRequest, answers: Sequence[BatchAnswer]) -> list[tuple[
         told = number(rate.median), between(rate.likely), *per_gpu[request.rank], str(best.gpus)
         rows.append((str(answer.batch), run(best), *told, sure))
     return rows
+
+
+def _over_ar(answers: Sequence[BatchAnswer]) -> str:
+    """``2.29x at 1, 1.36x at 16``: of several batches what the headline says of one."""
+    gains = [(answer.batch, answer.choice.worth.get(Autoregressive.name)) for answer in _some(answers) if answer.choice]
+    return ", ".join(f"{gain.median:.2f}x at {batch}" for batch, gain in gains if gain is not None)
 
 
 def _price(d: Deployment, request: SearchRequest, scale: float) -> str:
@@ -243,7 +256,7 @@ def _lines(recommendation: Recommendation, answers: Sequence[BatchAnswer]) -> It
     if turning.choice is not None and turning.choice.turns and turning.runner_up is not None:
         at, other = f"at {turning.batch} " if len(answers) > 1 else "", turning.runner_up.title
         yield "Turns", f"{at}{other} wins only if {conditions(turning.choice.turns)}"
-    yield "Assumed", _assumed(recommendation, answers)
+    yield "Assumed", assumed(recommendation)
     for each in [each for each in answers[-1].unsupported.values() if each.worth > _APART]:
         yield "Apart", each.sentence
 
@@ -252,8 +265,9 @@ def _loss(answer: BatchAnswer) -> float:
     return 0.0 if answer.decision is None else answer.decision.loss.mean
 
 
-def _assumed(recommendation: Recommendation, answers: Sequence[BatchAnswer]) -> str:
+def assumed(recommendation: Recommendation) -> str:
     """What is drawn of acceptance and hits, and what it is worth to know it."""
+    answers = [answer for answer in recommendation.answers if answer.best is not None]
     ranges: dict[str, list[Interval]] = {}
     for answer in answers:
         for what, within in answer.choice.inputs.items() if answer.choice else ():

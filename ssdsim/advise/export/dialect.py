@@ -112,36 +112,39 @@ class Dialect(Record):
         """Say whether K follows the batch size: not where devices have own sequences, which may choose others."""
         return self.runs.k_by_batch and not is_data_parallel(candidates)
 
-    def exported(self, candidates: Candidates, names: Sequence[str], notes: list[str]) -> list[Chosen]:
+    def exported(
+        self, candidates: Candidates, names: Sequence[str], notes: list[str], lost: float = 0.0
+    ) -> list[Chosen]:
         """The best candidate of each cell, with notes on what they share and what the engine lacks.
 
-        K follows the batch size where it can. No engine's table has an axis for the context: a batch size gets the K
-        of the best geometric mean over the contexts.
+        K follows the batch size where it can, and where that gains more than the share that a table makes be ``lost``.
+        No engine's table has an axis for the context: a batch size gets the K of the best geometric mean over the
+        contexts.
         """
-        tabled = self.tables(candidates)
-        best = candidates.best(names, by=("b",) if tabled else ())
-        self.note_shared(best, "contexts" if tabled else "batch sizes and contexts", notes)
+        one = candidates.best(names, by=())
+        best = candidates.best(names, by=("b",)) if self.tables(candidates) else one
+        is_tabled = best is not one and self._pays(best, one, notes, max(lost, LITTLE))
+        best = best if is_tabled else one
+        self.note_shared(best, "contexts" if is_tabled else "batch sizes and contexts", notes)
         self.note_missing(candidates, best, notes)
         return best
 
-    def note_table(
-        self, candidates: Candidates, names: Sequence[str], best: Sequence[Chosen], notes: list[str]
-    ) -> None:
-        """Note the gain of a K for each batch size over the best single K."""
-        one = {(each.b, each.context): each for each in candidates.best(names, by=())}
-        both = [(each, one[each.b, each.context]) for each in best if (each.b, each.context) in one]
-        if not both:
-            return
+    def _pays(self, tabled: Sequence[Chosen], one: Sequence[Chosen], notes: list[str], least: float) -> bool:
+        """Say whether a K for each batch size gains more than the least over the best single one, with a note on it."""
+        alone = {(each.b, each.context): each for each in one}
+        both = [(each, alone[each.b, each.context]) for each in tabled if (each.b, each.context) in alone]
+        if len(both) < len(tabled) or len({each.lookahead for each in tabled}) < 2:
+            return bool(tabled)
         gains = [math.log(each.rate.median / shared.rate.median) for each, shared in both]
-        most = both[int(np.argmax(gains))][0].b
-        fixed = both[0][1]
-        alone = f"K {fixed.lookahead}" if fixed.lookahead else "no speculation"
-        mean = float(np.expm1(np.mean(gains)))
-        little = f": little, so that {alone} alone does nearly as well" if mean < LITTLE else ""
-        notes.append(
-            f"the table over batch sizes is worth {mean:.1%} over {alone} at all of them "
-            f"(at most {math.expm1(max(gains)):.1%}, at batch {most}){little}"
-        )
+        most, k = both[int(np.argmax(gains))][0].b, both[0][1].lookahead
+        mean, said = float(np.expm1(np.mean(gains))), f"K {k}" if k else "no speculation"
+        if mean < least:
+            costs = f", and cost {least:.0%}" if least > LITTLE else ""
+            notes.append(f"{said} at all batch sizes: a table over them would gain {max(0.0, mean):.1%}{costs}")
+            return False
+        top = f"at most {math.expm1(max(gains)):.1%}, at batch {most}"
+        notes.append(f"the table over batch sizes is worth {mean:.1%} over {said} at all of them ({top})")
+        return True
 
     def note_shared(self, best: Sequence[Chosen], axes: str, notes: list[str]) -> None:
         """Note the loss of one choice for all cells."""

@@ -41,7 +41,7 @@ _SHOWN = 12  # lines at the prompt
 class Exported(Displayable, Record):
     """``text`` for the engine (or a file); ``notes`` say what it leaves out; ``warnings`` are of the timings.
 
-    ``inputs`` are what its tokens rest on.
+    ``inputs`` are what its tokens rest on; ``doubts`` those of the notes that say what would change with them.
 
     Where nothing fits, ``refusal`` says why; an engine's text is then empty, a schedule holds the reason of each cell.
     """
@@ -51,6 +51,7 @@ class Exported(Displayable, Record):
     warnings: tuple[str, ...]
     inputs: tuple[TokenInput, ...]
     refusal: str | None = None
+    doubts: tuple[str, ...] = ()
 
     @property
     def display(self) -> Display:
@@ -92,8 +93,10 @@ def export(
 
     >>> from ssdsim import export
     >>> import json
-    >>> json.loads(export("vllm", b=[1, 64], k=[2, 4, 8], f=3, alpha=0.9).text)["num_speculative_tokens_per_batch_size"]
-    [[1, 7, 8], [8, 64, 4]]
+    >>> head = {"target": "llama-3.1-8b", "drafter": "eagle3", "tp": 1, "strategies": "ar,sd", "engine": "vllm"}
+    >>> made = export("vllm", b=[1, 16, 256], k=[2, 4, 6], alpha=0.8, **head)
+    >>> json.loads(made.text)["num_speculative_tokens_per_batch_size"]
+    [[1, 63, 6], [64, 256, 2]]
     """
     if not isinstance(format, str) or format not in FORMATS:
         raise InputError(f"unknown format '{format}'{nearest(format, FORMATS)} Allowed: {', '.join(FORMATS)}")
@@ -114,8 +117,8 @@ def export(
             engine.check(given)
     possible = candidates(seed=seed, **given)
     inputs = inputs_behind(possible)
-    if possible.cells:
-        notes += standing_notes(possible, names if engine is None else own, inputs)
+    doubts = standing_notes(possible, names if engine is None else own, inputs) if possible.cells else []
+    notes += doubts
     if engine is not None:
         notes += _formats(given)
     for (b, context), reason in possible.impossible.items():
@@ -127,7 +130,7 @@ def export(
         if not refusal and not any(d.shape.strategy in own for each in possible.cells.values() for d in each):
             refusal = f"nothing fits that {engine.title} has: {titles(own, 'or')} finds no room"
         text = "" if refusal else engine.write(engine, possible, own, notes)
-    return Exported(text, tuple(notes), tuple(possible.warnings), inputs, refusal)
+    return Exported(text, tuple(notes), tuple(possible.warnings), inputs, refusal, tuple(doubts))
 
 
 def _of_policy(write: Callable[[Schedule], str], policy: PolicyOfK, seed: int) -> Exported:

@@ -40,8 +40,6 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
     lines = ["enable_attention_dp: true"] if is_data_parallel(candidates) else []
     if any(each.lookahead for each in best):
         lines += _speculative(candidates, lookaheads, notes)
-        if len(set(lookaheads.values())) > 1:
-            engine.note_table(candidates, names, best, notes)
     else:
         notes.append("AR is best everywhere: nothing is drafted")
     if not lines:

@@ -29,10 +29,12 @@ class Method(Record):
     note: str = ""
 
 
-_GRAPHS = (
-    "vLLM gives up full CUDA graphs of verification for a table over batch sizes, which took 14 % at one sequence "
-    "(its issue 49548), unless VLLM_USE_V2_MODEL_RUNNER=1; that is not priced"
-)
+_WITH_GRAPHS = "VLLM_USE_V2_MODEL_RUNNER=1"
+"""What keeps full CUDA graphs of verification beside a table over batch sizes (its pull request 45953)."""
+_WITHOUT_GRAPHS = 0.14
+"""What verification loses without them, at one sequence (its issue 49548)."""
+_GRAPHS = f"{_WITH_GRAPHS} keeps full CUDA graphs beside the table (vLLM's pull request 45953), as priced"
+_TABLE = "num_speculative_tokens_per_batch_size"
 _ARCTIC = "vLLM's suffix decoding needs arctic-inference; it proposes as many tokens as a match is long, K at most"
 
 METHODS: Mapping[str, Method] = {
@@ -75,6 +77,8 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
         words += ["--kv-cache-dtype", "fp8"]
     made = speculative(engine, candidates, names, notes)
     if made is not None:
+        if _TABLE in made and METHODS[drafter_of(candidates)].varies_k:
+            words = [_WITH_GRAPHS, *words]
         words += ["--speculative-config", json.dumps(made)]
     return shlex.join(words) + "\n"
 
@@ -83,14 +87,14 @@ def speculative(
     engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str]
 ) -> dict[str, Any] | None:
     """The object of vLLM's speculative config: a number of drafted tokens, by ranges of batch sizes where it can."""
-    best = engine.exported(candidates, names, notes)
+    method = METHODS[drafter_of(candidates)]
+    best = engine.exported(candidates, names, notes, 0.0 if method.varies_k else _WITHOUT_GRAPHS)
     degree = candidates.options.get("tp", DEFAULTS["tp"])
     engines, tp = (degree, 1) if is_data_parallel(candidates) else (1, degree)
     lookaheads = by_batch(best, engines, notes)
     drafting = [each for each in best if each.lookahead]
     if not drafting:
         return None
-    method = METHODS[drafter_of(candidates)]
     draft = checkpoint(candidates, "draft", notes) if method.names_model else None
     made = speculative_config(method, draft, max(lookaheads.values()), tp)
     if method.has_layers:
@@ -102,10 +106,10 @@ def speculative(
     if candidates.options.get("any_vocabulary") and method.name == "draft_model":
         made["use_heterogeneous_vocab"] = True
     if len(set(lookaheads.values())) > 1:
-        made["num_speculative_tokens_per_batch_size"] = ranges(lookaheads)
-        engine.note_table(candidates, names, best, notes)
-        notes.append(_GRAPHS)
-        if not method.varies_k:
+        made[_TABLE] = ranges(lookaheads)
+        if method.varies_k:
+            notes.append(_GRAPHS)
+        else:
             notes.append(
                 f"vLLM documents the table over batch sizes as tested with EAGLE and DFlash only, not {method.title}"
             )

@@ -108,11 +108,11 @@ def _other_placements(answers: Sequence[BatchAnswer], by_batch: Mapping[int, Dep
         if best is None or answer.decision is None:
             continue
         if here is None:
-            yield f"not for {answer.batch} in flight: there {best.name} is best"
+            yield f"not for {answer.batch} in flight: the answer there is {best.name}"
             continue
         more = answer.decision.losses[here] - answer.decision.loss.mean
         if more > _DEARER:
-            yield f"at {answer.batch} in flight {best.name} loses {100 * more:.0f} % less, on GPUs placed otherwise"
+            yield f"at {answer.batch} in flight {best.name} is best; this command loses {100 * more:.0f} % more there"
 
 
 def _of_all(by_batch: Mapping[int, Deployment], form: str, request: SearchRequest, notes: tuple[str, ...]) -> Command:
@@ -141,7 +141,8 @@ def _of_all(by_batch: Mapping[int, Deployment], form: str, request: SearchReques
         return Command("", (str(error),))
     copies = max(d.copies for d in every)
     started = f"start it {copies} times, each on GPUs of its own, behind a router"
-    return Command(text.text, (*([started] if copies > 1 else []), *notes, *text.notes))
+    own_notes = (note for note in text.notes if note not in text.doubts)  # the answer has said how sure it is
+    return Command(text.text, (*([started] if copies > 1 else []), *notes, *own_notes))
 
 
 def _of_each(by_batch: Mapping[int, Deployment], dialect: Dialect, request: SearchRequest) -> Command:

@@ -72,6 +72,7 @@ def serve_parser() -> argparse.ArgumentParser:
 
 def served(text: str) -> argparse.Namespace:
     words = shlex.split(text)
+    words = words[words[0] == "VLLM_USE_V2_MODEL_RUNNER=1" :]
     assert words[:2] == ["vllm", "serve"]
     return serve_parser().parse_args(words[2:])
 
@@ -111,7 +112,7 @@ def test_vllm_config_is_what_it_documents() -> None:
 
 
 def test_vllm_turns_speculation_off_where_ar_is_best() -> None:
-    options = {"b": [1, 256], "k": [1, 4], "f": 1, "alpha": 0.3, "target": "llama-3.1-8b", "tp": 1}
+    options = {"b": [1, 256], "k": [1, 4], "f": 1, "alpha": 0.3, "target": "llama-3.1-8b", "tp": 1, "drafter": "eagle3"}
     options["engine"] = "trtllm"  # a step of which costs little a sequence: with `vllm` a round saves that, too
     config = json.loads(export("vllm", **options).text)
     check_vllm(config, tp=1)
@@ -205,7 +206,8 @@ def test_a_head_without_a_checkpoint_is_said_and_not_invented() -> None:
 
 
 def test_a_table_says_what_it_is_worth_beside_the_best_fixed_k() -> None:
-    options = {"b": [1, 16, 64], "k": [2, 4, 6], "alpha": 0.8, "strategies": ("ar", "sd"), "engine": "vllm"}
+    options = {"b": [1, 16, 256], "k": [2, 4, 6], "alpha": 0.8, "strategies": ("ar", "sd"), "engine": "vllm"}
+    options |= {"target": "llama-3.1-8b", "tp": 1, "drafter": "eagle3"}
     possible = candidates(**options)
     each, one = ([chosen.rate.median for chosen in possible.best(by=by)] for by in (("b",), ()))
     gains = np.log(each) - np.log(one)
@@ -243,7 +245,7 @@ def test_tensorrt_llm_has_a_file_and_a_command(drafter: str, kind: str) -> None:
 
 def test_tensorrt_llms_table_begins_with_its_largest_number() -> None:
     """Its check: the number of the smallest batch size is ``max_draft_len`` (tensorrt_llm/llmapi/llm_args.py)."""
-    exported = export("trtllm", b=[1, 8, 32, 64], alpha=0.8, tp=8, strategies=("ar", "sd"))
+    exported = export("trtllm", b=[1, 8, 32, 256], alpha=0.8, tp=8, strategies=("ar", "sd"))
     lines = dict(line.strip().split(": ", 1) for line in exported.text.splitlines() if ": " in line)
     table = dict(entry.split(": ") for entry in lines["draft_len_schedule"].strip("{}").split(", "))
     assert lines["max_draft_len"] == next(iter(table.values())) == max(table.values(), key=int)

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from ssdsim import configure, recommend
-from ssdsim.advise.recommend.command import launch
+from ssdsim.advise.recommend.command import Command, launch
 from ssdsim.advise.recommend.launch_plan import launch_plan
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import full_hardware_name, hardware_names
@@ -84,16 +84,29 @@ def test_what_is_pasted_is_the_command_and_nothing_else(tmp_path: Path) -> None:
         shown("--gpus", "5", "--paste")
 
 
-def test_what_is_pasted_has_every_batch_those_without_a_draft_too() -> None:
-    """The table ended at the largest batch at which the strategy won: 32 of 128."""
-    asked: dict[str, Any] = {"gpus": 1, "b": [1, 256], "target": "llama-3.1-8b", "alpha": 0.4, "engine": "vllm"}
-    found = recommend(**asked)
+def pasted(**asked: Any) -> Command:
+    found = recommend(b=[1, 256], engine="vllm", **asked)
     started = launch(found.answers, found.request)
     assert started is not None
     assert started.command is not None
-    assert {batch: d.shape.strategy for batch, d in started.by_batch.items()} == {1: "sd", 256: "ar"}
-    config = served(started.command.text.strip()).speculative_config
-    assert config["num_speculative_tokens_per_batch_size"][-1][1:] == [256, 0]
+    return started.command
+
+
+def test_what_is_pasted_serves_every_batch() -> None:
+    """The table ended at the largest batch at which the strategy won: 32 of 128."""
+    command = pasted(gpus=2, target="qwen3-32b", drafter="eagle3", alpha=0.624)
+    config = served(command.text.strip()).speculative_config
+    assert config["num_speculative_tokens_per_batch_size"][-1][1] == 256
+    assert command.text.startswith("VLLM_USE_V2_MODEL_RUNNER=1 vllm serve")
+    assert not any("14 %" in note or "another choice" in note for note in command.notes)
+
+
+def test_a_table_that_costs_more_than_it_gains_is_not_pasted() -> None:
+    """It was pasted with a note that it takes 14 % of the speed, for a gain of 0.5 %."""
+    command = pasted(gpus=1, target="llama-3.1-8b", alpha=0.4)
+    assert "per_batch_size" not in command.text
+    assert command.notes[0].startswith("K 1 at all batch sizes: a table over them would gain 0.")
+    assert command.notes[0].endswith("and cost 14%")
 
 
 @pytest.mark.parametrize(
