@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from ssdsim.base.option import spelled
 from ssdsim.base.record import replace
 from ssdsim.base.settings import GIVEN, Settings
-from ssdsim.hardware.catalog import format_named
+from ssdsim.hardware.catalog import find_transformer, format_named
 from ssdsim.pricing.occupancy import target_on, usable_bytes
 from ssdsim.pricing.site import Site, memoized
 from ssdsim.question.place import OF_DEVICE
-from ssdsim.transformer.operations import QUANTISED_BYTES, WEIGHT_BYTES
+from ssdsim.transformer.operations import DTYPES, QUANTISED_BYTES, WEIGHT_BYTES
 
 _SLOWER = 1.05
 """A difference that matters."""
@@ -26,6 +26,9 @@ def format_warnings(settings: Settings, site: Site, drafts: bool) -> Iterator[st
         said = format_named(settings[role]) if settings.source(option) == GIVEN else None
         if said is not None and said != settings[option]:
             yield f"priced in {spelled(option)} {settings[option]}, where the name {settings[role]} says {said}"
+    own = find_transformer(settings["target"]).dtype
+    if site.precision_of("target").weights not in DTYPES and site.target.dtype != own:
+        yield f"{site.profile.name} has no {own} timings: beside {settings['dtype']} weights all is {site.target.dtype}"
     if settings.source("dtype") == OF_DEVICE:
         yield f"{site.profile.name} has no {site.target.dtype} timings: priced in --dtype {settings['dtype']}"
     faster = larger_and_faster(site)

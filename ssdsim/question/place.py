@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ssdsim.base.errors import InputError
@@ -21,6 +21,7 @@ from ssdsim.question.options import DEFAULTS
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
+from ssdsim.transformer.precision import BESIDE_QUANTISED, Precision
 
 OF_DEVICE = "the device's"
 """The source of a dtype, where the card's was not timed there."""
@@ -112,6 +113,7 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
         kv_dtype=settings["kv_dtype"],
         network=drafting.network,
     )
+    site = _with_activations_of_devices(site)
     if settings["dtype"] is None and (own := _dtype_of_devices(site)) is not None:
         settings.derive("dtype", own, OF_DEVICE)
         site = replace(site, dtype=own)
@@ -125,6 +127,22 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
         settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
         site = replace(site, kv_dtype=kept)
     return site.with_options(settings.plain)
+
+
+def _with_activations_of_devices(site: Site) -> Site:
+    """The site with activations in 16 bits that were timed on its devices, where the target's weights are quantised."""
+    if site.precision_of("target").weights in DTYPES:
+        return site
+    target = _computed_on(site.target, site.precision_of("target"), (site.profile,))
+    draft = _computed_on(site.draft, site.precision_of("draft"), (site.profile, site.draft_profile))
+    return site if (target, draft) == (site.target, site.draft) else replace(site, target=target, draft=draft)
+
+
+def _computed_on(card: Transformer, formats: Precision, profiles: Sequence[HardwareProfile]) -> Transformer:
+    if all(profile.prices(formats.activations) for profile in profiles):
+        return card
+    there = (dtype for dtype in BESIDE_QUANTISED if all(profile.prices(dtype) for profile in profiles))
+    return next(map(card.computed_in, there), card)
 
 
 def _dtype_of_devices(site: Site) -> str | None:

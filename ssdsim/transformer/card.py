@@ -284,6 +284,12 @@ class Transformer(Card):
         """
         return _precision(self, dtype, kv_dtype)
 
+    def computed_in(self, dtype: DType) -> "Transformer":
+        """The model with activations of another dtype, and all that was kept in its own."""
+        kept = {part: dtype for part, given in asdict(self.weights).items() if given == self.dtype}
+        cache = None if self.kv_dtype == self.dtype else self.kv_dtype
+        return self.changed(dtype=dtype, weights=self.weights.changed(**kept), kv_dtype=cache)
+
     def kv_bytes_per_token(self, tp: int = 1, dtype: str | None = None) -> int:
         """Bytes that one token adds to the cache, kept in ``dtype``, of one of ``tp`` devices; windows are full."""
         full = self.attention_layers - self.windowed_layers

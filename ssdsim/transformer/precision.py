@@ -13,6 +13,9 @@ Format = Literal[
 ]  # of weights
 KvDType = Literal["float32", "bfloat16", "float16", "float8"]
 
+BESIDE_QUANTISED: tuple[DType, ...] = ("bfloat16", "float16")
+"""Of activations beside quantised weights."""
+
 FORMATS = (*DTYPES, *QUANTISED_BYTES)
 """Of weights."""
 KV_DTYPES = ("bfloat16", "float16", "float8")

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
-from ssdsim import export, sweep
+from ssdsim import export, predict, sweep
 from ssdsim.cli.options import several_of
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.question.options import ALL
@@ -82,7 +83,6 @@ def test_the_drafts_format_is_its_own() -> None:
         ("predict --kv-dtype int4", "'int4' is not one of 'bfloat16', 'float16', 'float8'"),
         ("predict --t-sd 0.2 --p-hit 0.8 --kv-dtype float8", "--kv-dtype has no effect with --t-sd"),
         ("predict --t-sd 0.2 --p-hit 0.8 --draft-dtype float8", "--draft-dtype has no effect with --t-sd"),
-        ("predict --hardware v100-sxm2-32gb --target llama-3.1-8b --tp 2 --dtype int4", "give --dtype float16"),
         (
             "predict --hardware v100-sxm2-32gb --target llama-3.1-8b --tp 2 --dtype float16 --kv-dtype bfloat16",
             "no bfloat16 attention timings",
@@ -164,3 +164,26 @@ def test_the_roofline_of_quantised_weights_counts_their_bytes() -> None:
     assert tables["int4"]["lm_head"] == tables["bfloat16"]["lm_head"] | {
         "share_of_pass": tables["int4"]["lm_head"]["share_of_pass"]
     }
+
+
+V100: dict[str, Any] = {"hardware": "v100-sxm2-32gb", "tp": 2, "strategies": ["ar", "sd"], "k": 3}
+
+
+@pytest.mark.parametrize("target", ["llama-3.1-8b", "awq"])
+def test_quantised_weights_have_the_activations_that_a_device_has(target: str, tmp_path: Path) -> None:
+    """A V100 has no bfloat16: engines serve four-bit weights there with all else in float16, as of a float16 model."""
+    plain = find_transformer("llama-3.1-8b")
+    if target == "awq":  # a checkpoint that says its format itself
+        card = plain.changed(weights=plain.weights.changed(attention="int4", mlp="int4", lm_head="bfloat16"))
+    else:
+        card = plain
+    paths = {name: tmp_path / f"{name}.toml" for name in ("own", "half")}
+    for name, each in (("own", card), ("half", card.computed_in("float16"))):
+        paths[name].write_text(tomli_w.dumps(each.as_dict(without_none=True)))
+    asked = V100 | ({} if target == "awq" else {"dtype": "int4"}) | {"draft": "llama-3.2-1b"}
+    own, half = (predict(target=str(path), **asked) for path in paths.values())
+    said = "v100-sxm2-32gb has no bfloat16 timings: beside int4 weights all is float16"
+    assert said in own.configuration.warnings
+    assert said not in half.configuration.warnings
+    for strategy in ("ar", "sd"):
+        assert own.estimates[strategy].tokens_per_second == half.estimates[strategy].tokens_per_second
