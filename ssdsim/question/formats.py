@@ -26,9 +26,10 @@ def format_warnings(settings: Settings, site: Site, drafts: bool) -> Iterator[st
         said = format_named(settings[role]) if settings.source(option) == GIVEN else None
         if said is not None and said != settings[option]:
             yield f"priced in {spelled(option)} {settings[option]}, where the name {settings[role]} says {said}"
-    own = find_transformer(settings["target"]).dtype
-    if site.precision_of("target").weights not in DTYPES and site.target.dtype != own:
-        yield f"{site.profile.name} has no {own} timings: beside {settings['dtype']} weights all is {site.target.dtype}"
+    plain = find_transformer(settings["target"]).dtype
+    if site.precision_of("target").weights not in DTYPES and site.target.dtype != plain:
+        there = f"beside {settings['dtype']} weights all is {site.target.dtype}"
+        yield f"{site.profile.name} has no {plain} timings: {there}"
     if settings.source("dtype") == OF_DEVICE:
         yield f"{site.profile.name} has no {site.target.dtype} timings: priced in --dtype {settings['dtype']}"
     faster = larger_and_faster(site)

@@ -41,13 +41,28 @@ def test_timings_of_float8_stand_in_for_blocks_of_it() -> None:
 
 @pytest.mark.parametrize("dtype", QUANTISED_BYTES)
 def test_a_format_that_was_not_timed_is_as_efficient_as_the_nearest_and_says_so(dtype: str) -> None:
-    op, plain = Gemm("x", 4, 8192, 8192, dtype), Gemm("x", 4, 8192, 8192, "bfloat16")
+    op, plain = Gemm("x", 1, 8192, 8192, dtype), Gemm("x", 1, 8192, 8192, "bfloat16")
     timing, timed = BARE.seconds(op), BARE.seconds(plain)
     assert timing.warning == f"toy: no {dtype} GEMMs were timed: their bytes at the efficiency of bfloat16's"
     assert timing.log_sd == math.hypot(timed.log_sd, DATASHEET_LOG_SD)
     roofline_s = Roofline(**ROOFLINE).seconds(np.array([op.bytes, plain.bytes]), op.flops)
     assert timing.seconds / timed.seconds == pytest.approx(roofline_s[0] / roofline_s[1], rel=1e-6)
     assert BARE.launch_seconds(op) == ROOFLINE["launch_s"]
+
+
+@pytest.mark.parametrize(("name", "activations", "row"), [("v100-sxm2-32gb", "float16", 0.3), ("a100-sxm", "", 0.0)])
+def test_a_row_more_of_untimed_weights_costs_what_it_did_elsewhere(name: str, activations: str, row: float) -> None:
+    """What cancels in a comparison of one row with five is the bandwidth, not the unpacking: that one stays open."""
+    device = find_hardware(name)
+    one, five, tile, more = (
+        device.seconds(Gemm("x", m, 8192, 8192, "int4", activations or "bfloat16")) for m in (1, 5, 16, 17)
+    )
+    stream_s = WEIGHT_BYTES["int4"] * 8192**2 / device.device.memory_bandwidth
+    assert five.seconds - one.seconds == pytest.approx(4 * row * stream_s, rel=0.2, abs=0.1 * stream_s)
+    assert one.shared["gemm:int4 rows"] == 0.0
+    assert 0.05 < five.shared["gemm:int4 rows"] < tile.shared["gemm:int4 rows"] < 0.8
+    assert more.seconds - tile.seconds <= 0.1 * tile.seconds
+    assert five.log_sd == pytest.approx(math.hypot(one.log_sd, five.shared["gemm:int4 rows"]))
 
 
 def test_four_bits_are_taken_for_the_kernels_that_multiply_alike_and_eight_for_the_nearest() -> None:
