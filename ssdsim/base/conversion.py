@@ -83,7 +83,7 @@ def _mistake(kind: Any, data: Any, written: bool) -> tuple[tuple[Any, ...], str]
     if failed is None:
         return None
     card = _main_type(kind, data)[0]
-    unknown = _unknown(card, data) or _lacking(card, data)
+    unknown = _unknown(card, data)
     if unknown:
         return (), unknown
     if get_origin(card) is dict and isinstance(data, Mapping):
@@ -93,9 +93,11 @@ def _mistake(kind: Any, data: Any, written: bool) -> tuple[tuple[Any, ...], str]
                 return (key,), _wrong_value(of_key, key, written=True)
     whole = _too_long(card, data) or _wrong_tag(card, data)
     for key, part, value in () if whole else _parts(card, data):
-        inner = _mistake(part, value, written)
+        inner = None if value is _MISSING else _mistake(part, value, written)
         if inner:
             return (key, *inner[0]), inner[1]
+    if lacking := "" if whole else _lacking(card, data):
+        return (), lacking
     if not _is_card(card, data):
         return (), _with_value(whole, data) if whole else _wrong_value(kind, data, written)
     of_field = failed.__cause__

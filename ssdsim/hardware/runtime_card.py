@@ -219,6 +219,11 @@ def _check_numbers(key: str, named: Mapping[str, float]) -> None:
             raise FieldError(key, f"unknown number '{name}'{nearest(name, NUMBERS)} Allowed: {', '.join(NUMBERS)}")
 
 
+BEFORE_PASS_LOG_SD, BEFORE_ROUND_LOG_SD = 0.14, 1.0
+"""Of a version before every card: of a pass, and of a round that speculates. They are the root mean squares of the only
+such rows at hand, OPT-30B on vLLM 0.4.2 (PR 4840): a pass took 5, 14 and 18 % longer on one, two and four A100s than on
+vLLM 0.5's card, a token with a draft model 1.7, 2.9 and 3.7 times as long at an acceptance rate of 0.6."""
+
 Directions = tuple[dict[str, Coefficient], ...]
 """Independent directions, each of which moves numbers of a card together, by one standard deviation."""
 
@@ -383,6 +388,14 @@ class Runtime(Card):
     def on(self, device: Device) -> "Runtime":
         """The runtime as it is on ``device``."""
         return self if self.four_bits is None else _on(self, device.multiplies_4_bits)
+
+    def of_before(self) -> "Runtime":
+        """The runtime as of a version before all that it covers: no row says what a pass or a round took there."""
+        own = self.errors
+        wider = {"pass_log_sd": BEFORE_PASS_LOG_SD, "round_log_sd": BEFORE_ROUND_LOG_SD}
+        return self.changed(
+            errors=own.changed(**{name: math.hypot(getattr(own, name), sd) for name, sd in wider.items()})
+        )
 
     def of_version(self, version: str) -> "Runtime":
         """The runtime as one of its versions is; itself where nobody said one that is known."""

@@ -40,24 +40,44 @@ runtime_names = RUNTIMES.names
 
 
 def find_runtime(name: str | Path) -> Runtime:
-    """The runtime called ``name``: a bundled one, that of an engine's version (``vllm-0.21``), or a TOML file."""
+    """The runtime called ``name``: a bundled one, that of an engine's version (``vllm-0.21``), or a TOML file.
+
+    Of a version older than every card it is the oldest, as unsure as that makes it.
+    """
     card, version = _card_and_version(text("a runtime", name))
-    return RUNTIMES.find(card).of_version(version)
+    runtime = RUNTIMES.find(card).of_version(version)
+    return runtime.of_before() if _is_before(runtime, version) else runtime
+
+
+def older_than_all(name: str) -> str | None:
+    """A line on a runtime's name that says a version older than every card; None of any other name."""
+    card, version = _card_and_version(name)
+    if not version or not _is_before(runtime := RUNTIMES.find(card), version):
+        return None
+    called = runtime.runs.called.partition(" ")[0] if runtime.runs else runtime.engine
+    return f"{called} {version} is older than every card: priced as {runtime.versions}, with wider intervals"
+
+
+def _is_before(runtime: Runtime, version: str) -> bool:
+    return _numbers(version) < _numbers(runtime.since) if version else False
 
 
 def full_runtime_name(name: str) -> str:
     """The card that covers an engine's version: ``vllm-0.21`` and ``vllm==0.21`` are ``vllm-0.9``, of 0.9 to 0.23.
 
-    A version that the card knows apart stays beside the engine (``vllm==0.17.0``). What names a card or a file already,
-    or no engine that has cards by version, is returned as it is.
+    A version that the card knows apart, or that is before all cards, stays beside the engine (``vllm==0.17.0``). What
+    names a card or a file already, or no engine that has cards by version, is returned as it is.
 
     Raises
     ------
     InputError : no card covers that version.
     """
     card, version = _card_and_version(name)
-    known = find_runtime(name).stated_version if version else ""
-    return f"{find_runtime(card).engine}=={known}" if known else card
+    if not version:
+        return card
+    runtime = RUNTIMES.find(card)
+    known = version if _is_before(runtime, version) else find_runtime(name).stated_version
+    return f"{runtime.engine}=={known}" if known else card
 
 
 def _card_and_version(name: str) -> tuple[str, str]:
@@ -69,7 +89,7 @@ def _card_and_version(name: str) -> tuple[str, str]:
     if not (cards := _by_version(engine)):
         return name, ""
     card = _of_version(cards, version)
-    if version and not _numbers(card.since) <= _numbers(version) <= _numbers(card.until):
+    if version and _numbers(version) > _numbers(card.until):
         raise InputError(f"no runtime covers {engine} {version}; the nearest is {card.name}, of {card.versions}")
     return card.name, version
 
@@ -81,6 +101,8 @@ def runtime_meant(name: str) -> str:
         return name
     runtime = find_runtime(name)
     apart = f" with what {runtime.stated_version} adds" if runtime.stated_version else ""
+    if older_than_all(name):
+        apart = ", though older"
     return f"{card}, of {runtime.versions}{apart}"
 
 

@@ -10,6 +10,7 @@ from ssdsim import strategies
 from ssdsim.base.option import Group
 from ssdsim.base.record import Record
 from ssdsim.base.settings import GIVEN, Entry, Settings, TrackedSettings
+from ssdsim.hardware.runtime_catalog import older_than_all
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.question.checked_options import checked
@@ -173,4 +174,6 @@ def warnings_of(
     """Warnings about acceptance and hits of the strategies that have room, and about formats."""
     of_drafts = (*vocabulary_warnings(with_room, site), *ahead_warnings(with_room, contestants.drafter))
     of_names = () if site is None else format_warnings(settings, site, contestants.draft)
+    older = None if site is None or settings["engine"] is None else older_than_all(settings["engine"])
+    of_names = (*of_names, *([older] if older else []))
     return (*token_warnings(settings), *published_warnings(settings), *of_drafts, *of_names)

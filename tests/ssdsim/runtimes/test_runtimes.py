@@ -452,7 +452,7 @@ def test_a_runtime_is_found_by_its_engines_version(said: str, card: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("said", "card"), [("vllm-0.7", "vllm-0.5"), ("vllm==0.3", "vllm-0.5"), ("sglang-0.4", "sglang")]
+    ("said", "card"), [("vllm-0.7", "vllm-0.5"), ("vllm==0.8.5", "vllm-0.5"), ("trtllm-0.12", "trtllm-0.11")]
 )
 def test_a_version_that_no_runtime_covers_is_told_of_the_nearest_and_what_that_covers(said: str, card: str) -> None:
     with refused(card, find_runtime(card).versions):
