@@ -21,12 +21,12 @@ BUDGETS = {
         29,
     ),  # what a terminal obeys is shown; first screens beside what --explain has; former names; what plan searched
     "ssdsim/hardware": (
-        4_080,
+        4_127,
         19,
     ),  # names of GPUs, what attention reads at best, errors by region, who speaks for small messages
     "ssdsim/pricing": (1_865, 9),  # prompts in passes that decode, query heads that share keys
     "ssdsim/question": (
-        4_060,
+        4_081,
         22,
     ),  # formats that names say, a name of a scenario, defaults of engines and profiles, an engine without C
     "ssdsim/readers": (
@@ -42,7 +42,7 @@ BUDGETS = {
     ),  # how many replicas an SLO needs and on which degrees, K at the load, which is told of these
     "ssdsim/strategies": (5_440, 36),  # Saguaro's C, targets out of step, MineDraft's clock, Domino
     "ssdsim/tokens": (3_340, 21),  # priors of acceptance, and what Saguaro's C makes of acceptance and hits
-    "ssdsim/transformer": (3_410, 16),  # names of checkpoints: their card, their format; a GRU after a block
+    "ssdsim/transformer": (3_410, 16),  # names of checkpoints, activations of a device; a GRU after a block
     "calibration/bench": (1_300, 8),
     "calibration/cli": (2_480, 13),  # first screens of bench, fit and measure, and what comes after a calibration
     "calibration/importers": (2_520, 15),
@@ -55,7 +55,7 @@ BUDGETS = {
         13,
     ),  # runs as the profile was calibrated; a hit law of all pairs, trees of tables
 }
-HOUSES = {"ssdsim": 57_690, "calibration": 19_555}  # with the SSD engine's speeds
+HOUSES = {"ssdsim": 57_772, "calibration": 19_555}  # with the SSD engine's speeds
 MOST_FILES = 426
 _EMPTY = 3  # lines of a file that only says what its folder is for
 
