@@ -10,8 +10,10 @@ the bundled runtimes are fitted anew. No row is written anywhere.
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,10 @@ from calibration.runtimes.versions import fitted as fitted_versions
 from calibration.timings.fit import significant
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.record import replace
+from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, CardErrors, Evidence, Fp4Overrides, Host, Kernels, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
+from ssdsim.hardware.what_if import scale
 from ssdsim.readers.row import Row
 
 _ABOUT_COMPILED = "one process a GPU, the whole step compiled and replayed as a graph, batch 1: no server"
@@ -46,6 +50,9 @@ MODELS = {
     "Qwen/Qwen2-7B": "qwen2-7b",
     "Qwen/Qwen3-32B": "qwen3-32b",
 }
+A100_40GB = "A100-40GB (4-GPU node, Polaris)"
+"""As the 80 GB one, whose kernels were timed, at its own memory's rate."""
+_MEMORY_OF_40GB = 1555 / 2039
 HARDWARE = {
     "H100-80GB (4-GPU node, JLSE)": "h100-sxm",
     "H100-SXM": "h100-sxm",
@@ -242,6 +249,16 @@ def _tokens(text: str) -> float:
     return SHAREGPT[text] if text in SHAREGPT else float(text)
 
 
+@cache
+def hardware_of(gpu: str) -> str:
+    """The profile of a benchmark's GPU, which is made where none is bundled."""
+    if gpu != A100_40GB:
+        return HARDWARE[gpu]
+    made = Path(tempfile.gettempdir()) / "a100-40gb.json"
+    scale(find_hardware("a100-sxm"), made.stem, memory_bandwidth=_MEMORY_OF_40GB).save(made)
+    return str(made)
+
+
 def rows_of(frame: pd.DataFrame, group: Group, steady: Sequence[str]) -> Iterator[Row]:
     """The rows of a group that are complete."""
     if "yes" in steady:
@@ -259,12 +276,12 @@ def rows_of(frame: pd.DataFrame, group: Group, steady: Sequence[str]) -> Iterato
         weights, kv = each.dtype, None
         if "KV Cache = " in str(each.notes):
             weights, kv = (part.split("=")[1].strip() for part in each.notes.split(";")[0].split(","))
-        if each.model not in MODELS or each.gpu not in HARDWARE or weights not in DTYPES:
+        if each.model not in MODELS or each.gpu not in (*HARDWARE, A100_40GB) or weights not in DTYPES:
             continue
         metric, factor = METRICS[each.metric]
         yield Row(
             model=MODELS[each.model],
-            hardware=HARDWARE[each.gpu],
+            hardware=hardware_of(each.gpu),
             tp=tp,
             batch=batch,
             input_tokens=prompt,
@@ -335,7 +352,9 @@ def page(results: Sequence[Result]) -> str:
             no = _on(result.unsteady, name)
             beside = f"{np.abs(no.errors).mean():.0%} of {len(no.rows)}" if no.rows else ""
             series, shown = len({row.series_name for row in parts[1].rows}), " | ".join(map(cells, parts))
-            lines.append(f"| `{result.group.card}` | {name} | {len(parts[1].rows)} | {series} | {shown} | {beside} |")
+            lines.append(
+                f"| `{result.group.card}` | {find_hardware(name).name} | {len(parts[1].rows)} | {series} | {shown} | {beside} |"
+            )
     lines.append(_coverage([result.out["series"] for result in results]))
     lines.append(_LEFT_OUT + f"| card | {' | '.join(_LEFT_COLUMNS)} |\n|{'---|' * 17}")
     lines += [f"| `{r.group.card}` | {' | '.join(_or_nothing(each) for each in r.out.values())} |" for r in results]

@@ -51,8 +51,8 @@ them, `covered`), in quadrature:
 |---|---|
 {law}
 
-All numbers are fitted to predictions by cards that had not seen the rows: without their series, their GPU's generation,
-their degree, their engine's version or their model, and mixtures by cards of dense models alone. The fit minimises the
+All numbers are fitted to predictions by cards that had not seen the rows: without their series, their GPU, its
+generation, their degree, their engine's version or their model, and mixtures by cards of dense models alone. The fit minimises the
 mean interval score (Gneiting and Raftery 2007: the width of an interval of 95 %, and 40 times what lies outside, both
 over the measured value). A series weighs as many independent errors as it counts for. Each log-sd costs a little, so
 one that no row asks for is 0. An interval never narrows as a case moves away from the rows.
@@ -100,6 +100,7 @@ class Engine:
 Key = Callable[[Row], str]
 LEFT_OUT: Mapping[str, Key] = {
     **GROUPINGS,
+    "GPU": lambda row: row.hardware,
     "model": lambda row: row.model,
     "kind": lambda row: "mixture" if case_of(row).experts else "",
 }

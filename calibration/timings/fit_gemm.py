@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.timings.fit import FEWEST_ROWS, checked_rows, hold_out, judged, report
+from calibration.timings.fit import FEWEST_ROWS, checked_rows, hold_out, judged, report, significant
 from calibration.timings.fit_roofline import ROOFLINE_COEFFICIENTS, SEGMENT_ROWS, domain_of, fit_corrected, those
 from ssdsim.base.checks import Array
 from ssdsim.hardware.gemm import GemmModel, GemmSegment, gemm_variables
@@ -20,8 +21,13 @@ _GEMM_TERMS = 56
 _TILED_KNOTS = {**_GEMM_KNOTS, "rows": 5, "step": 4}
 """Knots of kernels that differ by how the tokens fill their tiles."""
 
+_WEIGHTS = (2.0**18, 2.0**22, 2.0**24, 2.0**26, 2.0**40)
+"""Ends of the ranges of a matrix's weights that have errors of their own."""
+_JUDGED_ROWS = 40  # of a range, whose percentile tells something
+_NORMAL_80 = 1.2816  # standard deviations within which 80 % of a normal distribution are
 _STREAMED_WEIGHTS = 1e6
 _FULL_TILES = (16.0, 32.0, 64.0)
+_PADDED_BEYOND = 0.1  # in logs: so much longer for fewer tokens is no noise
 _LONGER_BEYOND = 0.06  # a token more than full tiles hold; of bfloat16 on an H100 it is 1 %, of 8 bits 20 %
 
 
@@ -48,8 +54,7 @@ def fit_gemm(
         segments=tuple(fit[0] for fit in fits),
         blends=blends,
     )
-    # what kernels of tiles take for an odd number of tokens, no engine waits for: it pads them
-    unseen = those(rows, held & _is_graphed(rows["m"]) if trained.tiled else held)
+    unseen = those(rows, held & ~_is_padded(rows))  # what engines pad, none waits for
     predicted = trained.seconds(unseen["m"], unseen["n"], unseen["k"])
     serving = np.searchsorted([np.sqrt(start * end) for start, end in blends], unseen["m"])
     segments = []
@@ -57,7 +62,8 @@ def fit_gemm(
         of = serving == i
         coefficients = ROOFLINE_COEFFICIENTS + 1 + len(final.correction.terms)
         held_out = report(unseen["seconds"][of], predicted[of], rows_fitted, coefficients) if of.any() else None
-        segments.append(final.changed(report=held_out))
+        by_weights = _by_weights(unseen["nk"][of], unseen["seconds"][of], predicted[of])
+        segments.append(final.changed(report=held_out, by_weights=by_weights))
     coefficients = sum(ROOFLINE_COEFFICIENTS + 1 + len(fit[1].correction.terms) for fit in fits)
     total = report(unseen["seconds"], predicted, int(np.sum(~held)), coefficients)
     model = trained.changed(segments=tuple(segments))
@@ -83,9 +89,37 @@ def _fit_segment(
     return trained, GemmSegment(roofline=fit.roofline, correction=fit.final), int(np.sum(~held[inside]))
 
 
-def _is_graphed(m: Array) -> NDArray[np.bool_]:
-    """Say whether engines capture graphs of so many tokens: one, two, four and multiples of eight."""
-    return np.asarray((m % 8 == 0) | np.isin(m, (1, 2, 4)))
+def _is_padded(rows: Mapping[str, Array]) -> NDArray[np.bool_]:
+    """Say of which tokens engines run more: matrices take notably longer for them than for some larger number.
+
+    One token of 8-bit products takes a B200 two to three times as long as two, and an odd number fills no tiles.
+    """
+    tokens, at = np.unique(rows["m"], return_inverse=True)
+    _, matrix = np.unique(np.stack([rows["n"], rows["k"]]), axis=1, return_inverse=True)
+    logs = np.full((len(tokens), matrix.max() + 1), np.nan)
+    logs[at, matrix.ravel()] = np.log(rows["seconds"])
+
+    def longer(fewer: int, more: int) -> bool:
+        both = logs[fewer] - logs[more]
+        both = both[~np.isnan(both)]
+        return len(both) >= FEWEST_ROWS and float(np.median(both)) > _PADDED_BEYOND
+
+    padded = [any(longer(few, more) for more in range(few + 1, len(tokens))) for few in range(len(tokens))]
+    return np.asarray(np.array(padded)[at])
+
+
+def _by_weights(nk: Array, measured: Array, predicted: Array) -> tuple[tuple[float, float], ...]:
+    """The log-sd of each range of matrices' weights that has enough rows, with the weights where it ends.
+
+    It is that of the 80th percentile: single slow timings (7 % of 8-bit products on a B200) are no pass's, which
+    averages over its matrices.
+    """
+    log_errors, found = np.abs(np.log(measured / predicted)), []
+    for start, end in pairwise((0.0, *_WEIGHTS)):
+        of = (nk > start) & (nk <= end)
+        if of.sum() >= _JUDGED_ROWS:
+            found.append((end, significant(float(np.percentile(log_errors[of], 80)) / _NORMAL_80)))
+    return tuple(found)
 
 
 def _is_tiled(rows: Mapping[str, Array]) -> bool:

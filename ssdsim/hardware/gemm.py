@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
-from ssdsim.base.card import Card, Positive
+from ssdsim.base.card import Card, LogSd, Positive
 from ssdsim.base.checks import Array
 from ssdsim.base.record import replace
 from ssdsim.hardware.laws import (
@@ -70,9 +70,16 @@ class GemmSegment(Card):
     roofline: Roofline
     correction: Correction = Correction()
     report: FitReport | None = None
+    by_weights: tuple[tuple[Positive, LogSd], ...] = ()
+    """Held-out log-sds of matrices up to so many weights, which ascend."""
 
     def __post_init__(self) -> None:
         check_domain(self.correction.domain, GEMM_VARIABLES)
+
+    def log_sd(self, weights: float) -> float | None:
+        """Held-out log-sd of matrices of so many weights; None where nobody judged it."""
+        own = next((log_sd for most, log_sd in self.by_weights if weights <= most), None)
+        return own if own is not None or self.report is None else self.report.log_sd
 
     def log_seconds(self, m: Array, n: Array, k: Array, weight_bytes: float, value_bytes: float) -> Array:
         moved_bytes = value_bytes * m * (n + k) + weight_bytes * n * k
@@ -163,10 +170,22 @@ class GemmModel(TimingModel):
         if not scaling.knows(dtype):
             return None
         segments = (
-            segment.changed(roofline=segment.roofline.scaled(scaling, scaling.arithmetic[dtype]), report=None)
+            segment.changed(
+                roofline=segment.roofline.scaled(scaling, scaling.arithmetic[dtype]), report=None, by_weights=()
+            )
             for segment in self.segments
         )
         return self.unfitted(segments=tuple(segments))
+
+    def judged_as(self, other: Self, log_sd: float) -> Self:
+        segments = (
+            own.changed(
+                report=before.report and before.report.farther(log_sd),
+                by_weights=tuple((most, math.hypot(held_out, log_sd)) for most, held_out in before.by_weights),
+            )
+            for own, before in zip(self.segments, other.segments, strict=True)
+        )
+        return super().judged_as(other, log_sd).changed(segments=tuple(segments))
 
 
 @lru_cache(maxsize=2)
@@ -210,8 +229,7 @@ class GemmLaw(Law[Gemm]):
             outside = f"{op.dtype} was not timed, {taken} was"
         seconds, wander = np.exp(self.nodes[matrix].at(op.m)), model.wander(op.m, op.n, op.k)
         key = f"gemm:{op.n}x{op.k}:{op.dtype}"
-        report = model.segment_at(op.m).report
-        log_sd = report.log_sd if report else model.log_sd
+        log_sd = model.segment_at(op.m).log_sd(op.n * op.k)
         return timed(self.profile, key, model, seconds, outside, wander, f"gemm:{taken}", log_sd)
 
     def launch_s(self, op: Gemm) -> float:

@@ -5,6 +5,7 @@ many timings are known, a correction fitted to them. All evaluate on scalars or 
 Seconds and bytes everywhere; bandwidths in bytes per second, peaks in floating-point operations per second.
 """
 
+import math
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,6 +64,10 @@ class FitReport(Card):
     coefficients: Annotated[int, Meta(ge=0)]
     coefficient_sd: NotNegative = 0.0
 
+    def farther(self, log_sd: float) -> "FitReport":
+        """The report of a device that is another one by a log-sd besides."""
+        return self.changed(log_sd=math.hypot(self.log_sd, log_sd))
+
 
 class TimingModel(Card):
     """Base of all timing models: the name of their source in the profile, their domain and their error.
@@ -103,6 +108,10 @@ class TimingModel(Card):
     def unfitted(self, **changes: Any) -> Self:
         """Copy it with ``changes``, for a device that nobody timed."""
         return self.changed(source=HYPOTHETICAL, report=None, **changes)
+
+    def judged_as(self, other: Self, log_sd: float) -> Self:
+        """Copy it with the held-out error of the ``other`` that it was scaled from, and a log-sd besides."""
+        return self.changed(report=other.report and other.report.farther(log_sd))
 
 
 class Scaling(Record):

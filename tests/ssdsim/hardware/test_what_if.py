@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ssdsim.hardware.what_if import Datasheet, from_datasheet, scale
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.question.configuration import configure
 from ssdsim.transformer.forward import forward_pass
-from ssdsim.transformer.operations import Collective, Gemm
+from ssdsim.transformer.operations import Attention, Collective, Gemm
 from tests.refusals import refused
 
 STREAMED = Gemm("w", 1, 16384, 8192, "bfloat16")
@@ -46,6 +47,20 @@ def test_it_is_marked_hypothetical_and_survives_a_file(tmp_path: Path) -> None:
     assert load_profile(tmp_path / "weak.json") == weak
     assert {source.kind for source in weak.sources.values()} == {"hypothetical"}
     assert weak.seconds(STREAMED).log_sd > find_hardware("h100-sxm").seconds(STREAMED).log_sd
+
+
+def test_a_small_factor_keeps_the_held_out_error_and_a_large_one_has_a_datasheets() -> None:
+    whole = find_hardware("a100-sxm")
+    attention = Attention("a", 8, 1, 4096, 32, 8, 128, "bfloat16")
+    for op in (STREAMED, attention, Collective("r", "all_reduce", 1 << 16, 4)):
+        same, near, far = (scale(whole, "s", memory_bandwidth=of).seconds(op).log_sd for of in (0.999, 0.76, 0.5))
+        held_out = whole.seconds(op).log_sd
+        assert same == pytest.approx(held_out, rel=0.01)
+        assert near == pytest.approx(math.hypot(held_out, 0.25 * math.log2(1 / 0.76)))
+        assert far == pytest.approx(math.hypot(held_out, 0.25))
+        assert scale(whole, "s", memory_bandwidth=0.45).seconds(op).log_sd == pytest.approx(far)
+    linked = scale(whole, "l", link="pcie4").seconds(Collective("r", "all_reduce", 1 << 16, 4))
+    assert linked.log_sd == pytest.approx(0.25)
 
 
 A_SMALLER_ONE = Datasheet(
