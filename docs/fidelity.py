@@ -352,9 +352,8 @@ def page(results: Sequence[Result]) -> str:
             no = _on(result.unsteady, name)
             beside = f"{np.abs(no.errors).mean():.0%} of {len(no.rows)}" if no.rows else ""
             series, shown = len({row.series_name for row in parts[1].rows}), " | ".join(map(cells, parts))
-            lines.append(
-                f"| `{result.group.card}` | {find_hardware(name).name} | {len(parts[1].rows)} | {series} | {shown} | {beside} |"
-            )
+            counted = f"{find_hardware(name).name} | {len(parts[1].rows)} | {series}"
+            lines.append(f"| `{result.group.card}` | {counted} | {shown} | {beside} |")
     lines.append(_coverage([result.out["series"] for result in results]))
     lines.append(_LEFT_OUT + f"| card | {' | '.join(_LEFT_COLUMNS)} |\n|{'---|' * 17}")
     lines += [f"| `{r.group.card}` | {' | '.join(_or_nothing(each) for each in r.out.values())} |" for r in results]

@@ -54,8 +54,8 @@ them, `covered`), in quadrature:
 All numbers are fitted to predictions by cards that had not seen the rows: without their series, their GPU, its
 generation, their degree, their engine's version or their model, and mixtures by cards of dense models alone. The fit
 minimises the mean interval score (Gneiting and Raftery 2007: the width of an interval of 95 %, and 40 times what lies
-outside, both over the measured value). A series weighs as many independent errors as it counts for. Each log-sd costs a little, so
-one that no row asks for is 0. An interval never narrows as a case moves away from the rows.
+outside, both over the measured value). A series weighs as many independent errors as it counts for. Each log-sd costs a
+little, so one that no row asks for is 0. An interval never narrows as a case moves away from the rows.
 
 ## Beside one constant
 
