@@ -21,7 +21,7 @@ BUDGETS = {
         29,
     ),  # what a terminal obeys is shown; first screens beside what --explain has; former names; what plan searched
     "ssdsim/hardware": (
-        4_127,
+        4_168,
         19,
     ),  # names of GPUs, what attention reads at best, errors by region, who speaks for small messages
     "ssdsim/pricing": (1_865, 9),  # prompts in passes that decode, query heads that share keys
@@ -49,13 +49,13 @@ BUDGETS = {
     "calibration/machine": (2_365, 14),  # what other programs take of the cores
     "calibration/pairs": (3_500, 18),
     "calibration/runtimes": (1_120, 5),  # versions, mixed passes; which rows tell a number, and where a fit ends
-    "calibration/timings": (3_380, 21),  # what a calibration is for where nobody says it; whether the latency was timed
+    "calibration/timings": (3_418, 21),  # what a calibration is for where nobody says it; whether the latency was timed
     "calibration/validation": (
         2_975,
         13,
     ),  # runs as the profile was calibrated; a hit law of all pairs, trees of tables
 }
-HOUSES = {"ssdsim": 57_772, "calibration": 19_555}  # with the SSD engine's speeds
+HOUSES = {"ssdsim": 57_822, "calibration": 19_574}  # with the SSD engine's speeds
 MOST_FILES = 426
 _EMPTY = 3  # lines of a file that only says what its folder is for
 
