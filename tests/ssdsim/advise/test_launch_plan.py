@@ -58,6 +58,12 @@ def test_the_first_screen_has_fifteen_lines_of_eighty_columns(arguments: str) ->
     assert "tokens/s" in " ".join(lines)
 
 
+def test_several_batches_keep_what_is_gained_over_no_speculation() -> None:
+    """The headline says it of one batch; of several nothing did."""
+    gained = labels(shown("--gpus", "5xh100", "--b", "4,16"))["Over AR"]
+    assert re.fullmatch(r"\d\.\d\dx at 4, \d\.\d\dx at 16", gained)
+
+
 def test_what_is_asked_of_requests_is_told_at_once_and_the_rest_is_explained() -> None:
     arguments = "--gpus 5xh100 --b 4,16 --engine vllm --gpu-hour 2.5 --rate 2".split()
     assert "a token takes SD" in labels(shown(*arguments))["2/s"]
