@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calibration.bench.engines import ENGINES, Setting, start_of
-from ssdsim.advise.export.dialect import loaded_name
+from ssdsim.advise.export.dialect import here_document, loaded_name
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import find_transformer
@@ -93,9 +93,9 @@ def script(engine: str, servers: Sequence[PlannedServer], port: int, options: Se
     ]
     for number, served in enumerate(servers, 1):
         start = start_of(engine, served.setting, port)
-        lines += ["", f"echo '{number} of {len(servers)}: {served.title}' >&2"]
+        lines += ["", f"echo {shlex.quote(f'{number} of {len(servers)}: {served.title}')} >&2"]
         for name, text in start.files.items():
-            lines += [f"cat > {shlex.quote(name)} <<'END'", text.rstrip("\n"), "END"]
+            lines.append(here_document(name, text.rstrip("\n") + "\n"))
         variables = [f"{name}={shlex.quote(value)}" for name, value in start.environment.items()]
         command = " ".join([*variables, shlex.join(start.command)])
         lines += [f"{command} > server-{number}.log 2>&1 & server=$!"]

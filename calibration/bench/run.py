@@ -131,7 +131,7 @@ async def _measure(
     begins: Begins,
     progress: Progress,
 ) -> BenchResult:
-    kept = read_rows(path) if path.exists() and path.stat().st_size else []
+    kept = read_rows(path, work.row_columns) if path.exists() and path.stat().st_size else []
     async with connected(work.url, work.key, work.timeout_s, work.most) as connection:
         await wait_for(connection, work.wait_s, work.alive)
         server = await discover(connection, work.served)

@@ -19,6 +19,10 @@ Coefficient = Annotated[float, Meta(ge=-1e40, le=1e40)]
 Seconds = Annotated[float, Meta(ge=0.0, le=1e3)]
 """The seconds of one launch, message or gap."""
 LARGEST_FLOAT = 1.7976931348623157e308
+OneLine = Annotated[
+    str, Meta(pattern=r"\A[^\x00-\x1f\x7f-\x9f]*\Z", description="must be one line, without control characters")
+]
+"""Text that becomes a part of commands and of lines: without line breaks and what a terminal obeys."""
 Finite = Annotated[float, Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)]
 MOST_LOG_SD = 10.0
 LogSd = Annotated[float, Meta(ge=0.0, le=MOST_LOG_SD)]

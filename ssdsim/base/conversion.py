@@ -259,7 +259,7 @@ def _beyond(bound: Meta, kind: Any, data: Any) -> str:
                 return f"must be {words} {f'{Decimal(repr(limit)):f}'.removesuffix('.0')}"
         return ""
     if isinstance(data, str) and bound.pattern is not None:
-        return f"String should match pattern '{bound.pattern}'"
+        return bound.description or f"String should match pattern '{bound.pattern}'"
     least, most, count = bound.min_length, bound.max_length, len(data)
     if least is not None and count < least:
         limit, words = least, "at least"

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any
 
 import msgspec
@@ -19,8 +20,19 @@ from ssdsim.base.conversion import Read, complaint, converted
 from ssdsim.base.errors import InputError
 
 
+def check_regular(path: Path, what: str) -> None:
+    """Raise :class:`InputError` at what is there and no file: a device never ends, and a pipe may never begin."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # what is not there is for the reader to say
+        return
+    if not (S_ISREG(mode) or S_ISDIR(mode)):
+        raise InputError(f"{path}: not a readable {what} (it is a device or a pipe)")
+
+
 def read_text(path: Path, what: str) -> str:
     """The text of a file, which is UTF-8 with or without a byte order mark."""
+    check_regular(path, what)
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:  # bytes that are not UTF-8, or a NUL in the path, are ValueErrors

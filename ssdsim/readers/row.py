@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os.path import exists, expanduser
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
@@ -15,11 +16,14 @@ from msgspec.structs import fields
 
 from ssdsim import strategies
 from ssdsim.base.card import Card, NotNegative
-from ssdsim.base.documents import as_record
+from ssdsim.base.documents import as_record, check_regular
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import student_quantile
 from ssdsim.base.record import Record
+from ssdsim.hardware.catalog import HARDWARE, TRANSFORMERS
+from ssdsim.hardware.runtime_catalog import RUNTIMES
 from ssdsim.readers.row_options import TELL_TOKENS, RowOptions, as_cell, check_owned, option_columns, read_options
+from ssdsim.tokens.drafter_card import DRAFTERS
 from ssdsim.transformer.recurrences import StateDtype, StateKeeping
 
 Metric = Literal["step_ms", "tpot_ms", "latency_s", "tokens_per_s"]
@@ -163,6 +167,7 @@ def read_rows(path: str | Path, given: Mapping[str, Any] = _NOTHING) -> list[Row
     An empty cell counts as not given. ``given`` has values of columns that the file leaves out, the same in every row.
     """
     path = Path(path)
+    check_regular(path, "CSV file")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(_rows(path, csv.DictReader(file), given))
@@ -207,7 +212,24 @@ def _rows(path: Path, reader: csv.DictReader[str], given: Mapping[str, Any]) -> 
             raise InputError(f"{where}: {len(names)} cells expected")
         cells = {name: cell.strip().split() if name in _LISTS else cell.strip() for name, cell in record.items()}
         given_too = filled | {name: cell for name, cell in cells.items() if cell}
+        _check_names(cells, given, where)
         yield made_row(given_too, where)
+
+
+def _check_names(cells: Mapping[str, Any], given: Mapping[str, Any], where: str) -> None:
+    """Raise :class:`InputError` where a row names a file that is not named beside the rows, too.
+
+    Rows come from others: what they name is a card, and nothing on this disk is read because they say so.
+    """
+    for name in _CARDS:
+        said = cells.get(name)
+        if said and said != given.get(name) and exists(expanduser(said)) and not _is_card(said):
+            raise InputError(f"{where}: {name} '{said}' is a file, and rows name cards: give --{name} {said}, too")
+
+
+def _is_card(said: str) -> bool:
+    called = said.lower().replace("_", "-")
+    return any(called in shelf.names() for shelf in (HARDWARE, TRANSFORMERS, RUNTIMES, DRAFTERS))
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:
@@ -227,6 +249,8 @@ def _cells(row: Row) -> dict[str, Any]:
     return own | {name: as_cell(value) for name, value in row.options}
 
 
+_CARDS = ("hardware", "model", "draft", "engine")
+"""Columns that name cards."""
 _SEEN = {"value", "repeat", "ttft_ms", "itl_ms", "output_tokens_per_s", "input_tokens", "output_tokens"}
 _SEEN |= {"acceptance_length", "rounds", "undrafted_rounds", "drafted_per_round", "accepted_by_position"}
 """Columns that are no part of a setting."""

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from ssdsim.base.bundled import Shelf
-from ssdsim.base.card import Card
+from ssdsim.base.card import Card, OneLine
 from ssdsim.base.documents import as_record, read_toml
 from ssdsim.base.files import while_unchanged
 from ssdsim.tokens.acceptance import rate_of
@@ -83,10 +83,10 @@ class DrafterCard(Card):
     is its name on the Hugging Face hub, ``ranks`` of Medusa's heads the accuracy of each one's first guesses.
     """
 
-    name: str
+    name: OneLine
     drafter: str
     target: str = ""
-    checkpoint: str = ""
+    checkpoint: OneLine = ""
     shape: Mapping[str, int] = field(default_factory=dict)
     ranks: tuple[tuple[Rate, ...], ...] = ()
     acceptance: tuple[PublishedAcceptance, ...] = ()

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec.structs import asdict
 
-from ssdsim.base.card import Card
+from ssdsim.base.card import Card, OneLine
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import replace
 from ssdsim.transformer.layers import (
@@ -81,7 +81,7 @@ class Transformer(Card):
     ``dtype`` is that of the activations and of all that ``weights`` and ``kv_dtype`` do not say to be quantised.
     """
 
-    name: str
+    name: OneLine
     architecture: Architecture
     hidden_size: Size
     layers: Size
@@ -111,7 +111,7 @@ class Transformer(Card):
     weights: Weights = Weights()
     kv_dtype: KvDType | None = None
     family: str = ""
-    checkpoint: str = ""
+    checkpoint: OneLine = ""
     source: str
 
     def __hash__(self) -> int:

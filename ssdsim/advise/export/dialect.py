@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby, pairwise
 from os.path import exists, expanduser, isdir  # they take any text for a path, pathlib's raise at some
@@ -197,6 +198,14 @@ def drafter_of(candidates: Candidates) -> str:
 def is_data_parallel(candidates: Candidates) -> bool:
     """Say whether the target's devices have sequences of their own."""
     return bool(candidates.options.get("attention") == DATA_PARALLEL)
+
+
+def here_document(name: str, text: str) -> str:
+    """The lines of a shell that write ``text``, of whole lines, to a file: no line of it ends them."""
+    end = "END"
+    while end in text.splitlines():
+        end += "_"
+    return f"cat > {shlex.quote(name)} <<'{end}'\n{text}{end}"
 
 
 def checkpoint(candidates: Candidates, role: str, notes: list[str]) -> str:

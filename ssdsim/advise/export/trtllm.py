@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ssdsim.advise.candidates import Candidates
-from ssdsim.advise.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, ranges
+from ssdsim.advise.export.dialect import (
+    Dialect,
+    by_batch,
+    checkpoint,
+    drafter_of,
+    here_document,
+    is_data_parallel,
+    ranges,
+)
 from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies.drafters.model import ModelDrafter
 
@@ -46,7 +54,7 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
         return shlex.join(words) + "\n"
     file = "".join(f"{line}\n" for line in lines)
     words += ["--extra_llm_api_options", CONFIG]
-    return f"cat > {CONFIG} <<'END'\n{file}END\n{shlex.join(words)}\n"
+    return f"{here_document(CONFIG, file)}\n{shlex.join(words)}\n"
 
 
 def _speculative(candidates: Candidates, lookaheads: Mapping[int, int], notes: list[str]) -> Iterator[str]:
