@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -44,7 +44,7 @@ _AT_BOUND = 1e-3  # of a rate that a fit ends at its bound
 
 
 class PublishedFamily(Card):
-    """A target and a draft with their speeds on some data sets (tokens/s of one sequence).
+    """A target and a draft with their speeds on some data sets (tokens/s of all sequences together).
 
     ``sd_k``, ``ssd_k`` and ``fan_out`` are the paper's unless the family has its own; ``assumed`` says which of them
     are not published, and where they come from.
@@ -85,7 +85,10 @@ class TreeSweep(Sweep):
 
 
 class PublishedSpeeds(Card):
-    """A paper's results and the setting in which they were measured."""
+    """A paper's results and the setting in which they were measured; sweeps are of one sequence.
+
+    ``backup`` is what SSD did on a miss, and ``dtype`` the format of the weights, where it is not the targets' own.
+    """
 
     name: str
     citation: str
@@ -96,7 +99,10 @@ class PublishedSpeeds(Card):
     ssd_k: Lookahead
     fan_out: int
     families: Annotated[tuple[PublishedFamily, ...], Meta(min_length=1)]
-    sweeps: tuple[Sweep, ...]
+    sweeps: tuple[Sweep, ...] = ()
+    batch: Annotated[int, Meta(ge=1, le=100_000)] = 1
+    backup: Literal["jit", "fast"] = "jit"
+    dtype: str | None = None
     tree_sweeps: tuple[TreeSweep, ...] = ()
 
     def setting_of(self, family: PublishedFamily) -> tuple[int, int, int]:
@@ -195,6 +201,7 @@ class _Priced(Record):
     scenario: Scenario
     k: int
     fan_out: int
+    batch: int
 
     @classmethod
     def of(cls, paper: PublishedSpeeds, family: PublishedFamily, hardware: str) -> _Priced:
@@ -209,21 +216,27 @@ class _Priced(Record):
             sd_k=sd_k,
             f=fan_out,
             fan_out_policy="uniform",
-            backup="jit",
+            b=paper.batch,
+            backup=paper.backup,
+            **({} if paper.dtype is None else {"dtype": paper.dtype}),
         ).scenarios
         ar, sd, ssd = (scenarios[strategy.name] for strategy in (Autoregressive, Speculative, SSD))
-        tokens = np.array(family.sd_tokens_per_s) * float(sd.estimate.round_s)
+        tokens = np.array(family.sd_tokens_per_s) * float(sd.estimate.round_s) / paper.batch
         alpha = np.array([rate_of(float(each), sd_k) for each in tokens])
-        return cls(family, alpha, float(ar.estimate.tokens_per_second), ssd, k, fan_out)
+        return cls(family, alpha, float(ar.estimate.tokens_per_second), ssd, k, fan_out, paper.batch)
 
     def p_hit(self, hit_c: float) -> float:
         return float(PowerLawHits(r=R.default, c=hit_c)(self.fan_out))
 
     def ssd(self, hit_c: float) -> Array:
-        """SSD's speeds where one guess misses so often."""
-        misses = Always(str(SSD.miss_state), 1.0 - self.p_hit(hit_c))
+        """SSD's speeds where one guess misses so often, after either speculation."""
+        hit = self.p_hit(hit_c)
+        misses = Always(str(SSD.miss_state), 1.0 - hit**self.batch)
         round_s = float(sum(self.scenario.strategy.parts(self.scenario.seconds, misses).values()))
-        return np.asarray(expected_tokens(self.alpha, self.k) / round_s)
+        fast = self.scenario.settings["backup"] == "fast"
+        after_miss = self.scenario.settings["alpha_backup"] if fast else self.alpha
+        tokens = hit * expected_tokens(self.alpha, self.k) + (1.0 - hit) * expected_tokens(after_miss, self.k)
+        return np.asarray(self.batch * tokens / round_s)
 
 
 def replay_sweep(paper: PublishedSpeeds, sweep: Sweep, hardware: str) -> SweepReplay:

@@ -24,10 +24,14 @@ from calibration.validation.paper import (
     replay_sweep,
     replay_trees,
 )
-from calibration.validation.replay import validate_paper
+from calibration.validation.replay import PaperReplay, validate_paper
+from site_generator.shown import PROJECT
 from ssdsim import predict
 from ssdsim.base.bundled import models_folder
+from ssdsim.question.configuration import configure
+from ssdsim.strategies.protocols.hits import R
 from ssdsim.tokens.acceptance_models import ACCEPTANCE
+from ssdsim.tokens.hit_models import PowerLawHits
 from ssdsim.tokens.trees.shape import Tree
 from tests.refusals import refused
 
@@ -157,3 +161,24 @@ def test_published_bars_and_predicted_marks() -> None:
     sweep = replay_sweep(PAPER, PAPER.sweeps[0], "h100-sxm")
     points = next(trace for trace in engine_sweeps([sweep]).data if trace.mode == "markers")
     assert list(points.y) == list(PAPER.sweeps[0].tokens_per_s)
+
+
+@pytest.mark.parametrize(("batch", "backup"), [(1, "jit"), (4, "jit"), (8, "fast")])
+def test_speeds_of_ones_own_at_any_batch_and_backup_are_found_again(batch: int, backup: str, tmp_path: Path) -> None:
+    """The card of the page, with the speeds that the closed form gives at a known acceptance and hit rate."""
+    card = tomllib.loads((PROJECT / "docs/how-to/validate.md").read_text().split("```toml\n")[1].split("```")[0])
+    (family,) = card["families"]
+    setting = {**{name: family[name] for name in ("target", "draft")}, "tp": card["tp"], "context": card["context"]}
+    given = {**setting, "k": card["ssd_k"], "sd_k": card["sd_k"], "f": 3, "b": batch, "dtype": card["dtype"]}
+    hit = float(PowerLawHits(r=R.default, c=0.3)(card["fan_out"]))
+    ran = configure(**given, alpha=0.8, p_hit=hit, backup=backup).scenarios
+    speeds = {name: [float(each.estimate.tokens_per_second)] for name, each in ran.items()}
+    family |= {"sd_tokens_per_s": speeds["sd"], "ssd_tokens_per_s": speeds["ssd"], "ar_tokens_per_s": speeds["ar"][0]}
+    (tmp_path / "ours.toml").write_text(tomli_w.dumps(card | {"batch": batch, "backup": backup}))
+    replay = validate_paper(str(tmp_path / "ours.toml"))
+    assert isinstance(replay, PaperReplay)
+    assert replay.sweeps == []
+    (found,) = replay.families
+    assert (found.alpha[0], found.hit_c) == (pytest.approx(0.8, abs=1e-6), pytest.approx(0.3, abs=1e-3))
+    assert replay.worst < 1e-4
+    assert found.ar_tokens_per_s == pytest.approx(family["ar_tokens_per_s"])
