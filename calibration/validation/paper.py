@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -206,6 +206,7 @@ class _Priced(Record):
     @classmethod
     def of(cls, paper: PublishedSpeeds, family: PublishedFamily, hardware: str) -> _Priced:
         sd_k, k, fan_out = paper.setting_of(family)
+        formats: dict[str, Any] = {} if paper.dtype is None else {"dtype": paper.dtype}
         scenarios = configure(
             target=family.target,
             draft=family.draft,
@@ -218,7 +219,7 @@ class _Priced(Record):
             fan_out_policy="uniform",
             b=paper.batch,
             backup=paper.backup,
-            **({} if paper.dtype is None else {"dtype": paper.dtype}),
+            **formats,
         ).scenarios
         ar, sd, ssd = (scenarios[strategy.name] for strategy in (Autoregressive, Speculative, SSD))
         tokens = np.array(family.sd_tokens_per_s) * float(sd.estimate.round_s) / paper.batch
