@@ -42,6 +42,8 @@ def read_records(records: Sequence[Any], where: str, tokenizer: Path | None = No
     """A log of the kind that its first record shows; of conversations a ``tokenizer`` counts the tokens."""
     if not records or not all(isinstance(record, dict) for record in records):
         raise InputError(f"{where}: JSON objects wanted, one a request or one a benchmark")
+    if isinstance(records[0].get("response"), dict):
+        records = [_inner(record) for record in records]
     if "conversations" in records[0]:
         return read_conversations(records, where, tokenizer)
     for _, knows, read in _FORMS:
@@ -50,6 +52,12 @@ def read_records(records: Sequence[Any], where: str, tokenizer: Path | None = No
     known = ", ".join([*dict.fromkeys(name for name, _, _ in _FORMS), "ShareGPT"])
     said = stranger(records[0]) or "no log of requests that is known here"
     raise InputError(f"{where}: {said} (known: those of {known}, or a CSV table)")
+
+
+def _inner(record: JsonObject) -> JsonObject:
+    """A line with the answer that it wraps: a batch of OpenAI's has it in the body of a response."""
+    answer = within(record, "response", "body") or record.get("response")
+    return {**record, **answer} if isinstance(answer, dict) else record
 
 
 class _Benchmark(Excerpt):
@@ -257,5 +265,10 @@ def read_log(path: str | Path, tokenizer: Path | None = None) -> RequestLog:
     path = Path(path)
     text = read_text(path, "log of requests")
     if not is_json(text):
-        return in_seconds(read_table(path))
+        try:
+            return in_seconds(read_table(path))
+        except InputError:
+            if (said := stranger(text)) is None:
+                raise
+        raise InputError(f"{path}: {said}")
     return in_seconds(read_records(parse_records(text, path), str(path), tokenizer))

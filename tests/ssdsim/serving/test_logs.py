@@ -278,3 +278,25 @@ def test_conversations_need_a_tokenizer(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text("{}")
     with refused("tokenizer.json"):
         read_log(path, tmp_path / "other.json")
+
+
+def test_answers_in_a_response_are_those_of_their_usage(tmp_path: Path) -> None:
+    """As OpenAI's batches and some gateways write them."""
+    answers = [{"created": 100 + at, "usage": {"prompt_tokens": 10 + at, "completion_tokens": 5}} for at in range(3)]
+    for name, wrapped in (
+        ("batch", [{"custom_id": "a", "response": {"status_code": 200, "body": each}} for each in answers]),
+        ("gateway", [{"request": {"model": "m"}, "response": each} for each in answers]),
+    ):
+        path = tmp_path / name
+        path.write_text(lines(*wrapped))
+        log = read_log(path)
+        assert (log.form, log.input_tokens.tolist()) == ("OpenAI's usage", [10.0, 11.0, 12.0])
+        assert log.arrival_s is not None
+        assert log.arrival_s.tolist() == [100.0, 101.0, 102.0]
+
+
+def test_a_log_of_another_kind_is_refused_by_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "pasted"
+    path.write_text("============ Serving Benchmark Result ============\nSuccessful requests:   64\n")
+    with pytest.raises(InputError, match="a console report of a serving benchmark: its JSON has more"):
+        read_log(path)
