@@ -30,7 +30,7 @@ BUDGETS = {
         22,
     ),  # formats that names say, a name of a scenario, defaults of engines and profiles, an engine without C
     "ssdsim/readers": (
-        4_734,
+        4_760,
         30,
     ),  # facts held against options, texts that people paste, a file a reader, rows of any strategy
     "ssdsim/reports": (5_580, 30),  # doubts that sliders move, sentences of stops, and rounds that ran come first
