@@ -25,7 +25,7 @@ from calibration.runtimes.fit import EXPERTS
 from calibration.runtimes.versions import fitted as fitted_versions
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.runtime_card import KERNELS, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, ByVersion, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
 from ssdsim.readers.row import Row
 from ssdsim.transformer.operations import QUANTISED_BYTES
@@ -35,6 +35,10 @@ MOST_TTFT_MS = 1000.0
 
 SLIPS = 0.05
 """A row that is so much slower than one of more sequences, or of half as many GPUs, is a slip of the benchmark."""
+CARD_OF = {"vllm": "vllm-0.9"}
+"""The card of an engine's rows, where it is not called as the engine."""
+_LATER = {"vllm-0.9": ("vllm-0.24", "vllm")}
+"""Cards of versions of which no mixture was measured: they are as the last version that was."""
 _NODE = 8
 """Devices of a node; rows over several are left out."""
 _OF_HYBRIDS = ("per_recurrent_layer_s",)
@@ -198,6 +202,10 @@ def without_experts(card: Runtime) -> Runtime:
     return card.with_numbers(_NONE).changed(**plain)
 
 
+def _of_experts(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float], ...]:
+    return tuple(way for way in wander if set(way) & set(EXPERTS))
+
+
 def _of_dense(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float], ...]:
     return tuple(way for way in wander if not set(way) & set(EXPERTS))
 
@@ -209,6 +217,37 @@ def with_experts(dense: Runtime, fit: Generations) -> Runtime:
     known = {"wander": fit.card.wander, "four_bits": fit.card.four_bits, "covered": covered}
     known["by_version"] = fit.card.by_version
     return dense.with_numbers(numbers).changed(**known)
+
+
+def card_of(engine: str) -> str:
+    """The name of the card of an engine's rows."""
+    return CARD_OF.get(engine, engine)
+
+
+def as_the_last(card: Runtime, later: Runtime) -> Runtime:
+    """A card of later versions with the experts of the last version that was measured; how far it may be, is open."""
+    home = _last(card.numbers, card.by_version)
+    plain = without_experts(later)
+    there = card.four_bits
+    if there is not None:
+        numbers = _last({**card.numbers, **there.numbers}, there.by_version)
+        there = there.changed(
+            numbers={name: numbers[name] for name in there.numbers}, by_version=_spread(there.by_version)
+        )
+    known = {"wander": (*plain.wander, *_of_experts(card.wander)), "four_bits": there}
+    known |= {"by_version": _spread(card.by_version), "covered": later.covered}
+    return plain.with_numbers({name: home[name] for name in EXPERTS}).changed(**known)
+
+
+def _last(numbers: Mapping[str, float], versions: ByVersion | None) -> dict[str, float]:
+    """The numbers with what the last version adds that is known by a number."""
+    known = [each for each in (versions.known if versions else ()) if each.version[0].isdigit()]
+    last = max(known, key=lambda each: [int(part) for part in each.version.split(".")[:2]], default=None)
+    return {name: max(0.0, n + (last.adds.get(name, 0.0) if last else 0.0)) for name, n in numbers.items()}
+
+
+def _spread(versions: ByVersion | None) -> ByVersion | None:
+    return None if versions is None else versions.changed(known=())
 
 
 def unseen(rows: Sequence[Row], clean: Sequence[Row], dense: Runtime, named: Callable[[Row], str]) -> Outcome | None:
@@ -245,7 +284,7 @@ def report(table: pd.DataFrame, models: Path, write_cards: bool) -> None:
     for name in sorted({row.engine for row in rows}):
         own = [row for row in rows if row.engine == name]
         clean = [row for row in own if id(row) not in slips | twins]
-        dense = without_experts(find_runtime(name))
+        dense = without_experts(find_runtime(card_of(name)))
         fit = fitted(clean, dense)
         found = {kind: unseen(own, clean, dense, named) for kind, named in GROUPINGS.items()}
         out = found["series"] or Outcome.of(own, dense)
@@ -271,7 +310,8 @@ def report(table: pd.DataFrame, models: Path, write_cards: bool) -> None:
     text += "".join(map(_numbers, cards))
     (Path(__file__).parent / "fidelity_mixtures.md").write_text(text, encoding="utf-8")
     if write_cards:
-        for card in cards:
+        later = [as_the_last(card, find_runtime(name)) for card in cards for name in _LATER.get(card.name, ())]
+        for card in (*cards, *later):
             save_runtime(card, models_folder() / "runtimes" / f"{card.name}.toml")
 
 
@@ -371,7 +411,7 @@ def _balanced(rows: Sequence[Row]) -> str:
             paths[model].write_text(tomli_w.dumps(balanced.as_dict(without_none=True)), encoding="utf-8")
         errors = []
         for row in rows:
-            card = without_experts(find_runtime(row.engine))
+            card = without_experts(find_runtime(card_of(row.engine)))
             errors.append(Outcome.of([row.changed(model=str(paths[row.model]))], card).errors[0])
     return f"{np.abs(errors).mean():.1%}"
 

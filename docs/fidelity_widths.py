@@ -112,7 +112,7 @@ def engines(folder: Path, models: Path) -> Iterator[Engine]:
     dense = pd.read_csv(folder / "ar_decode.csv", dtype=str).assign(value=lambda f: f["value"].astype(float))
     _, mixtures = fidelity_mixtures.steady(pd.read_csv(folder / "moe_ar_decode.csv"), models)
     for group in (*fidelity.GROUPS, fidelity.ALONE):
-        of_experts = [row for row in mixtures if row.engine == group.card]
+        of_experts = [row for row in mixtures if fidelity_mixtures.card_of(row.engine) == group.card]
         yield Engine(group.card, list(fidelity.rows_of(dense, group, ("yes", "approx"))), of_experts, group)
 
 
@@ -215,7 +215,8 @@ def write_cards(all_rows: Sequence[Engine], law: Law) -> None:
     for name in runtime_names():
         card = find_runtime(name)
         if name in covered:
-            save_runtime(law.of(card).changed(covered=covered[name]), _path(name))
+            known = (*covered[name], *(each for each in card.covered if each not in covered[name]))
+            save_runtime(law.of(card).changed(covered=known), _path(name))
         elif known := card.covered or covered.get(card.engine):
             save_runtime(card.changed(away=law.away, covered=known), _path(name))
 

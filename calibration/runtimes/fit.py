@@ -212,7 +212,7 @@ def _numbers(
 ) -> _Numbers:
     made = features(rows, base)
     chosen = tuple(dict.fromkeys(default_fields(made, base) if fields is None else fields))
-    made = made.by_version(chosen) if several_versions else made
+    made = made.by_version(chosen, base.by_version) if several_versions else made
     solution = solve(made, base, chosen)
     card = _card(solution.values, base, name, engine)
     wander = (*_base_directions(base, chosen), *solution.wander())

@@ -56,7 +56,7 @@ _HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
 _OWN_ERROR = ("overlap", *(name for name, number in NUMBERS.items() if number.has_own_error))
 """Numbers without an error direction: they have a log-sd, or (overlap) others vary for it."""
 
-_OF_ALL, _OF_STEP = "per_layer_s", "per_step_s"
+_OF_ALL, _OF_STEP, _OF_SEQUENCE = "per_layer_s", "per_step_s", "per_sequence_s"
 _UNPACKED, _OVER_PROMPTS = "experts_4_bit", "prompt_experts_4_bit"
 
 _FACTORS = frozenset(Kernels.__struct_fields__) - {"overlap", "attention_sharing"}
@@ -96,17 +96,24 @@ class Features(Record):
         columns = {name: getattr(self, name)[chosen] for name in ("seconds", "offset", "per_unit", "series")}
         return replace(self, rows=rows, **columns, of_versions=self.units_of_versions[chosen])
 
-    def by_version(self, fields: Sequence[str]) -> Features:
-        """The rows with what their versions may add to the fields; rows of which nobody says it are as the card is."""
+    def by_version(self, fields: Sequence[str], before: ByVersion | None) -> Features:
+        """The rows with what their versions may add; rows of which nobody says it are as the card is.
+
+        To the fields, and to a step, unless rows of other models ``before`` have told that of a version. A fit of
+        rounds alone has none.
+        """
+        own = {name for name in VERSION_SD if name in fields} | ({_OF_ALL} if _OF_STEP in fields else set())
+        numbers = [name for name in VERSION_SD if own and name in {*own, _OF_SEQUENCE}]
         names = [version_of(row) for row in self.rows]
-        numbers = [name for name in VERSION_SD if name in fields or (name == _OF_ALL and _OF_STEP in fields)]
+        told = {(each.version, name) for each in (before.known if before else ()) for name in each.adds}
+        told = {(version, name) for version, name in told if name not in fields}
         columns = {}
         for number in numbers:
             paid = self.per_unit[:, FIELDS.index(number)]
             for name in dict.fromkeys(filter(None, names)):
-                own = np.array([each == name for each in names])
-                if (paid * own).any():
-                    columns[name, number] = paid * own
+                units = paid * np.array([each == name for each in names])
+                if units.any() and (name, number) not in told:
+                    columns[name, number] = units
         if not columns:
             return self
         return replace(self, versions=tuple(columns), of_versions=np.array(list(columns.values())).T)

@@ -15,7 +15,12 @@ from ssdsim.readers.row import Row
 Versions = tuple[tuple[str, str], ...]
 """Versions, each with a number in which it differs."""
 
-VERSION_SD: Mapping[str, float] = {"per_layer_s": 4e-6, "per_expert_layer_s": 2e-5, "per_recurrent_layer_s": 2e-5}
+VERSION_SD: Mapping[str, float] = {
+    "per_layer_s": 4e-6,
+    "per_sequence_s": 15e-6,
+    "per_expert_layer_s": 2e-5,
+    "per_recurrent_layer_s": 2e-5,
+}
 """The numbers in which an engine's versions differ, and by how much they usually do."""
 
 _USUAL_VERSIONS = 3

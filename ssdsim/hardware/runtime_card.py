@@ -239,9 +239,9 @@ class Deviation(Card):
 class ByVersion(Card):
     """How an engine's versions differ: seconds of the host that a version adds to the card's numbers.
 
-    ``spread`` is the standard deviation over versions of each number that differs: ``per_layer_s`` (all models),
-    ``per_expert_layer_s`` (mixtures besides), ``per_recurrent_layer_s`` (hybrids besides). It is open where nobody says
-    a version, or one that is not ``known``. ``stated`` is the one that somebody said.
+    ``spread`` is the standard deviation over versions of each number that differs: ``per_layer_s`` and
+    ``per_sequence_s`` (all models), ``per_expert_layer_s`` (mixtures besides), ``per_recurrent_layer_s`` (hybrids). It
+    is open where nobody says a version, or one that is not ``known``. ``stated`` is the one that somebody said.
     """
 
     spread: dict[str, NotNegative]

@@ -177,12 +177,11 @@ _TOLD = 0.04
 """Of a pass: what versions differ by less is told to nobody."""
 
 
-def unsaid_version(runtime: Runtime, forward: ForwardPass, seconds: float) -> frozenset[str]:
+def unsaid_version(runtime: Runtime, paid: Units, seconds: float) -> frozenset[str]:
     """A line on how far an engine's versions differ in a pass of so many ``seconds``, where nobody said one."""
     versions = runtime.by_version
     if versions is None or versions.stated is not None:
         return frozenset()
-    paid = units(forward, "target")
     apart = math.hypot(*(sd * paid.get(name, 0.0) for name, sd in versions.spread.items())) / seconds
     if apart < _TOLD:
         return frozenset()

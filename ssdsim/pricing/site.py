@@ -23,6 +23,7 @@ from ssdsim.pricing.passes import (
     cost_of_message,
     cost_of_step,
     streaming_share,
+    units,
     units_of_step,
     unsaid_version,
 )
@@ -232,7 +233,8 @@ class Site(Record):
         told = far_from_rows(self.runtime, self.case)
         if self.runtime.by_version is not None:
             decoding = self.target_pass("decode", 1)
-            told |= unsaid_version(self.runtime, decoding.forward, decoding.cost.seconds)
+            every = {**paid, **units(decoding.forward, "target")}
+            told |= unsaid_version(self.runtime, every, decoding.cost.seconds)
         cost = cost_of_step(self.local_runtime, paid) + Cost(warnings=told)
         return Step("host", (Piece("sample", cost, paid=paid),))
 

@@ -15,7 +15,7 @@ from ssdsim.readers.row import Row
 from tests.ssdsim.readers.engines import served
 
 NUMBER = "per_expert_layer_s"
-HIDDEN = find_runtime("vllm-0.9").changed(four_bits=None, name="hidden")
+HIDDEN = find_runtime("vllm-0.9").changed(four_bits=None, by_version=None, name="hidden")
 ADDS = {"0.16.0": 5e-5, "0.17.0": 4e-5, "0.18.0": -5e-6, "0.19.0": 0.0}
 BATCHES = (1, 4, 16, 64)
 

@@ -85,7 +85,7 @@ def test_a_row_that_cannot_be_predicted_is_skipped_and_named() -> None:
 def test_each_row_may_have_the_card_of_its_engine() -> None:
     rows = [served(engine=engine) for engine in ("vllm", "sglang", "")]
     checked, skipped = check_what_can_be(rows, [of_engine])
-    assert [one.card.name for one in checked] == ["vllm", "sglang"]
+    assert [one.card.name for one in checked] == ["vllm-0.9", "sglang"]
     assert [one.reason for one in skipped] == ["names no engine, and --engine each takes its card"]
 
 
