@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ssdsim import predict
 from ssdsim.hardware.runtime_card import ByVersion, Deviation, Fp4Overrides, Runtime
-from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
+from ssdsim.hardware.runtime_catalog import find_runtime, full_runtime_name, older_than_all, save_runtime
 from ssdsim.question.configuration import configure
 from ssdsim.readers.price import work_of
+from tests.refusals import refused
 from tests.ssdsim.readers.engines import served
 
 LAYERS = 36  # of gpt-oss-120b, all with experts
@@ -87,6 +91,29 @@ def test_an_answer_says_that_versions_differ_unless_one_was_said(tmp_path: Path)
     assert "none that is known was said: 0.17.0, 0.19.0, 0.5.1, 0.5.10" in told(tmp_path / "unsaid.toml", CARD)
     assert told(tmp_path / "stated.toml", CARD.of_version("0.17")) == ""
     assert told(tmp_path / "settled.toml", CARD.changed(by_version=None)) == ""
+
+
+def test_a_version_before_every_card_is_the_oldest_cards_less_sure_and_says_so() -> None:
+    """Rounds of OPT-30B on vLLM 0.4.2 were slower than none at all; a card of 0.5 said "yes, surely" without a word."""
+    oldest, before = find_runtime("vllm-0.5"), find_runtime("vllm-0.4.2")
+    assert before.changed(errors=oldest.errors) == oldest
+    assert before.errors.round_log_sd > 1.0 > 10 * oldest.errors.round_log_sd
+    assert full_runtime_name("vllm-0.4.2") == full_runtime_name("vllm==0.4.2") == "vllm==0.4.2"
+    asked: dict[str, Any] = {"k": 4, "alpha": 0.8, "strategies": ["ar", "sd"]}
+    sure, unsure = (predict(runtime=name, **asked) for name in ("vllm-0.5", "vllm-0.4.2"))
+    said = "vLLM 0.4.2 is older than every card: priced as 0.5 and 0.6, with wider intervals"
+    assert said in unsure.configuration.warnings
+    assert said not in sure.configuration.warnings
+    assert sure.estimates == unsure.estimates
+    intervals = [each.intervals["sd"] for each in (sure, unsure)]
+    narrow, wide = (math.log(each.high / each.low) for each in intervals if each is not None)
+    assert wide > 2 * narrow
+
+
+def test_a_version_after_the_last_of_a_closed_range_is_still_refused() -> None:
+    assert older_than_all("vllm-0.5") is older_than_all("vllm") is older_than_all("kernels") is None
+    with refused("no runtime covers vllm 0.7; the nearest is vllm-0.5"):
+        find_runtime("vllm-0.7")
 
 
 def test_bundled_cards_know_versions_apart_by_their_name() -> None:
