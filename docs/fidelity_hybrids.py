@@ -27,7 +27,7 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.extrapolation import TrainingDomain
 from ssdsim.hardware.runtime_card import KERNELS, ByVersion, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
-from ssdsim.readers.price import work_of
+from ssdsim.readers.priced_row import work_of
 from ssdsim.readers.row import Row
 from ssdsim.transformer.recurrences import REPLAYED_TOKENS, StateKeeping
 

@@ -12,7 +12,7 @@ from ssdsim.base.intervals import bounds_95
 from ssdsim.base.record import Record
 from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.readers.price import seconds_of, work_of
+from ssdsim.readers.priced_row import seconds_of, work_of
 from ssdsim.readers.row import Row
 
 DRAWS = 400

@@ -26,12 +26,12 @@ from scipy.optimize import nnls
 from calibration.runtimes.fit import RuntimeFit, fit_runtime
 from calibration.runtimes.solution import PRIOR_SD
 from calibration.timings.fit import significant
-from calibration.validation.drafted import PublishedRounds, PublishedRows
 from calibration.validation.paper import load_paper
+from calibration.validation.published_drafters import PublishedRounds, PublishedRows
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
-from ssdsim.readers.price import seconds_of, value_of, work_of
+from ssdsim.readers.priced_row import seconds_of, value_of, work_of
 from ssdsim.readers.row import Row
 
 # errors of a card's numbers, as log-sds

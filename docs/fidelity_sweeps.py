@@ -20,7 +20,7 @@ from calibration.validation.paper import Sweep as Speeds
 from ssdsim.base.checks import Array
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.runtime_card import Launches, Runtime
-from ssdsim.readers.price import work_of
+from ssdsim.readers.priced_row import work_of
 from ssdsim.readers.row import Row
 from ssdsim.tokens.acceptance import expected_tokens, rate_of
 from ssdsim.tokens.acceptance_models import ACCEPTANCE

@@ -18,9 +18,9 @@ from ssdsim.base.record import replace
 from ssdsim.cli.console import console, echo, print_each
 from ssdsim.cli.options import Verb, explain_option, json_option, output_option, quiet_option, rare_option
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import PORT, SECONDS, SEED, WHOLES, Finite, OutputFile
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import PORT, SECONDS, SEED, WHOLES, Finite, OutputFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,9 +21,9 @@ from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.hardware import print_profile
 from ssdsim.cli.options import Verb, common_options, output_option, record_options
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import MINUTES, OutputFile, completing
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import MINUTES, OutputFile, completing
 from ssdsim.hardware.catalog import (
     MACHINES,
     find_hardware,

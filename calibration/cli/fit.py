@@ -21,10 +21,10 @@ from ssdsim.base.record import Record
 from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import CommandGroup, explain_option, json_option, output_option, quiet_option
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import OfKind, OutputFile
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.runtimes import share, shown
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.hardware.runtime_catalog import DEFAULT, find_runtime, runtime_names, save_runtime
 from ssdsim.tokens.acceptance import rate_of, rates_of_survival
 
@@ -78,7 +78,7 @@ def runtime(
     """
     from calibration.runtimes.fit import fit_runtime
     from calibration.validation.measured import predict_aside
-    from ssdsim.readers.price import assumed_drafter
+    from ssdsim.readers.priced_row import assumed_drafter
     from ssdsim.readers.result_files import rows_of_files
 
     every = rows_of_files(files, by_column(given))

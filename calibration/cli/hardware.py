@@ -11,8 +11,8 @@ from ssdsim.cli.console import console
 from ssdsim.cli.hardware import command
 from ssdsim.cli.options import json_option
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import completing
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import completing
 from ssdsim.hardware.catalog import find_hardware, hardware_names
 
 __all__ = ["command"]

@@ -14,9 +14,9 @@ from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, echo, print_each, print_labelled, print_warnings
 from ssdsim.cli.options import CommandGroup, json_option, output_option, quiet_option
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import Finite, OutputFile, completing
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import Finite, OutputFile, completing
 from ssdsim.hardware.catalog import find_hardware, hardware_names
 from ssdsim.hardware.runtime_catalog import SUFFIX, save_runtime
 from ssdsim.readers.acceptance.counts import ImportOptions

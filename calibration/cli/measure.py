@@ -19,9 +19,9 @@ from ssdsim.base.plain import plain
 from ssdsim.cli.console import console, print_labelled, print_warnings
 from ssdsim.cli.options import Verb, common_options, explain_option, output_option, rare_option
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import MINUTES, NUMBERS, TEMPERATURES, WHOLES, Finite, OutputFile
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import MINUTES, NUMBERS, TEMPERATURES, WHOLES, Finite, OutputFile
 from ssdsim.question.options import ALL
 from ssdsim.runs.layout import locked
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ssdsim.cli.values import COMPLETER_OF, Finite, OfKind
+from ssdsim.cli.param_types import COMPLETER_OF, Finite, OfKind
 from ssdsim.question.options import ALL
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from ssdsim.base.kinds import Percent
 from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import CommandGroup, Verb, common_options, output_option, record_options
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import OfKind, Output, OutputFile
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OfKind, Output, OutputFile
 from ssdsim.rounds.round import PART_TITLES
 
 if TYPE_CHECKING:

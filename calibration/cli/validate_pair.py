@@ -17,9 +17,9 @@ from ssdsim.base.kinds import Percent
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.options import Verb, json_option, output_option, quiet_option, record_options
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import OfKind, Output
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OfKind, Output
 
 if TYPE_CHECKING:
     from calibration.validation.tokens.comparison import TokenComparison

@@ -10,16 +10,16 @@ import numpy as np
 from msgspec.structs import asdict
 from rich.console import Console
 
-from calibration.validation.drafted import PublishedRows
 from calibration.validation.paper import FamilyReplay, PublishedSpeeds, PublishedTrees, SweepReplay
+from calibration.validation.published_drafters import PublishedRows
 from calibration.validation.replay import HARDWARE, MAX_ERROR, PaperReplay, RowsReplay, TreesReplay, validate_paper
 from ssdsim.base.kinds import Percent
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
 from ssdsim.cli.options import Verb, common_options
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import OfKind
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OfKind
 from ssdsim.strategies.protocols.hits import C
 
 

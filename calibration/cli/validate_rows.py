@@ -28,8 +28,8 @@ from ssdsim.base.kinds_of_lists import Several
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.options import Verb, common_options, output_option
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import OfKind, Output
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OfKind, Output
 from ssdsim.runs.layout import CONFIG, MEASURED
 
 _UNITS = {"step_ms": "ms a step", "tpot_ms": "ms a token", "latency_s": "s", "tokens_per_s": "tok/s"}

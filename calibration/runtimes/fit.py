@@ -26,7 +26,7 @@ from ssdsim.hardware.extrapolation import TrainingDomain
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidence, Host, Runtime
 from ssdsim.pricing.passes import cost_of_pass
-from ssdsim.readers.price import work_of
+from ssdsim.readers.priced_row import work_of
 from ssdsim.readers.row import Row
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import QUANTISED_BYTES

@@ -16,7 +16,7 @@ from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.question.configuration import configure
-from ssdsim.readers.price import options_of
+from ssdsim.readers.priced_row import options_of
 from ssdsim.readers.row import Row
 from ssdsim.transformer.shard import legal_tensor_parallel
 

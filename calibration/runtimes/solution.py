@@ -33,7 +33,7 @@ from ssdsim.pricing.passes import (
     units_of_kernels,
 )
 from ssdsim.pricing.step import Pass
-from ssdsim.readers.price import each_row, seconds_of, work_of
+from ssdsim.readers.priced_row import each_row, seconds_of, work_of
 from ssdsim.readers.row import Row
 
 FIELDS = tuple(name for name, number in NUMBERS.items() if number.prior_sd is not None)

@@ -21,7 +21,7 @@ from ssdsim.hardware.runtime_card import CardErrors, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import beside_matrices
-from ssdsim.readers.price import work_of
+from ssdsim.readers.priced_row import work_of
 from ssdsim.readers.row import Row
 
 _SHARED = 0.5

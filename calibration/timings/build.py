@@ -15,9 +15,9 @@ from calibration.machine.inventory import gpus, topology
 from calibration.timings.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
 from calibration.timings.fit_attention import ATTENTION_SHAPE
 from calibration.timings.fit_experts import fit_experts
+from calibration.timings.fit_few_points import fit_attention_to_few_points, fit_gemm_to_few_points
 from calibration.timings.plan import CalibrationWorkload, TimingPoint, wanted
 from calibration.timings.rows import FEWEST_TIMED, TimedPoint
-from calibration.timings.small_fit import fit_small_attention, fit_small_gemm
 from ssdsim import strategies
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
@@ -112,14 +112,14 @@ def _columns(rows: Sequence[TimedPoint], names: Sequence[str]) -> dict[str, Arra
 
 
 def _gemm(rows: Sequence[TimedPoint], workload: CalibrationWorkload) -> GemmModel:
-    return fit_small_gemm(_columns(rows, ("m", "n", "k")), DTYPE_BYTES[workload.dtype], _SOURCE)
+    return fit_gemm_to_few_points(_columns(rows, ("m", "n", "k")), DTYPE_BYTES[workload.dtype], _SOURCE)
 
 
 def _attention(rows: Sequence[TimedPoint], workload: CalibrationWorkload, *, masked: bool) -> dict[str, AnyAttention]:
     timed = [row for row in _of(rows, "attention") if dict(row.point.parameters)["masked"] == masked]
     if len(timed) < FEWEST_TIMED:
         return {}
-    model = fit_small_attention(_columns(timed, ATTENTION_SHAPE), DTYPE_BYTES[workload.dtype], _SOURCE)
+    model = fit_attention_to_few_points(_columns(timed, ATTENTION_SHAPE), DTYPE_BYTES[workload.dtype], _SOURCE)
     return {workload.dtype: model}
 
 

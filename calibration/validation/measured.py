@@ -19,7 +19,7 @@ from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, runtime_of, runtime_of_version
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.readers.price import each_row, name_of, seconds_of, value_of, work_of
+from ssdsim.readers.priced_row import each_row, name_of, seconds_of, value_of, work_of
 from ssdsim.readers.result_files import rows_of_files
 from ssdsim.readers.row import Repeated, Row, noise_of, repeated
 from ssdsim.transformer.operations import QUANTISED_BYTES

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta
 
-from calibration.validation.drafted import PublishedRows
+from calibration.validation.published_drafters import PublishedRows
 from ssdsim.base.bundled import Shelf
 from ssdsim.base.card import Card, Finite, of_one_length
 from ssdsim.base.checks import Array

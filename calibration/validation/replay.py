@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from calibration.validation.drafted import PublishedRows, Replayed
 from calibration.validation.paper import (
     DemoReplay,
     FamilyReplay,
@@ -20,6 +19,7 @@ from calibration.validation.paper import (
     replay_sweep,
     replay_trees,
 )
+from calibration.validation.published_drafters import PublishedRows, Replayed
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 

@@ -21,7 +21,7 @@ from ssdsim.question.many import RateDraws
 from ssdsim.question.options import ALL, refuse_others
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.spellings import any_spelling
-from ssdsim.question.standing import TokenInput, of_all
+from ssdsim.question.token_inputs import TokenInput, merged_inputs
 from ssdsim.serving.batching import KTable, OfKTable
 from ssdsim.serving.schedule_file import Cell, Schedule
 
@@ -114,7 +114,7 @@ def _origins(candidates: Candidates) -> tuple[dict[str, Any], tuple[dict[str, st
 def inputs_behind(candidates: Candidates) -> tuple[TokenInput, ...]:
     """Token inputs of each strategy's first choice; they are the same in all choices."""
     first = _first_of_each(candidates)
-    return of_all({name: each.scenario.known.inputs for name, (_, each) in first.items()})
+    return merged_inputs({name: each.scenario.known.inputs for name, (_, each) in first.items()})
 
 
 class OfPolicy(Record):
@@ -166,7 +166,7 @@ class PolicyOfK(Record):
     def inputs(self) -> tuple[TokenInput, ...]:
         """Inputs of acceptance, which are the same in all cells."""
         scenarios = [each.scenarios["sd"] for each in self.configurations[:1]]
-        return of_all({each.strategy.name: each.known.inputs for each in scenarios})
+        return merged_inputs({each.strategy.name: each.known.inputs for each in scenarios})
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from ssdsim.base.option import spelled
 from ssdsim.question.options import ALL
-from ssdsim.question.standing import TokenInput
 from ssdsim.question.supposed import PRIOR
+from ssdsim.question.token_inputs import TokenInput
 
 
 def condition(inputs: Iterable[TokenInput]) -> str:

@@ -14,8 +14,8 @@ from ssdsim.base.record import Record, replace
 from ssdsim.question.many import ScenarioTable, rates_over
 from ssdsim.question.options import ALL
 from ssdsim.question.scenario import Scenario
-from ssdsim.question.standing import Standing, TokenInput, of_all
 from ssdsim.question.token_errors import Change, Changes, KnownTokens, directions
+from ssdsim.question.token_inputs import Standing, TokenInput, merged_inputs
 
 _ENDS_SDS = 1.96
 _BETWEEN = (0.25, 0.5, 0.75)  # of the way to an end, where the ratio may be outside of its ends
@@ -63,7 +63,7 @@ def swings(first: Scenario, other: Scenario) -> list[Swing]:
 
 def swings_over(own: ScenarioTable, its: ScenarioTable) -> list[Swing]:
     """Swings of many rows in columns. All rows have the same ranges, and the same tokens of a measured pair."""
-    inputs = of_all({rows.strategy.name: rows.known[0].inputs for rows in (own, its)})
+    inputs = merged_inputs({rows.strategy.name: rows.known[0].inputs for rows in (own, its)})
     sweeps = [*_ranges(inputs), *_measured((own if own.strategy.drafts else its).known[0])]
     if not sweeps:
         return []
@@ -96,7 +96,7 @@ def _ranges(inputs: Sequence[TokenInput]) -> Iterator[_Sweep]:
 
 def inputs_of(*scenarios: Scenario) -> tuple[TokenInput, ...]:
     """The inputs that the scenarios' tokens rest on."""
-    return of_all({scenario.strategy.name: scenario.known.inputs for scenario in scenarios})
+    return merged_inputs({scenario.strategy.name: scenario.known.inputs for scenario in scenarios})
 
 
 def _measured(known: KnownTokens) -> Iterator[_Sweep]:

@@ -1,4 +1,4 @@
-"""Where the faster of two turns, in the terms of who measures: acceptance above 0.76 and hits above 0.92."""
+"""Conditions on measurable inputs under which the runner-up is the faster, such as acceptance above 0.76."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ssdsim.base.intervals import Draws
 from ssdsim.base.record import Record, replace
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.scenario import Scenario
-from ssdsim.question.standing import ACCEPTANCE, HITS
 from ssdsim.question.token_errors import LOOKS, in_draws
+from ssdsim.question.token_inputs import ACCEPTANCE, HITS
 
 _TOLD = 0.9  # of the draws that a rule has to get right
-_HALVED = 0.5  # of the errors of always saying the same that a rule may leave
+_HALVED = 0.5  # a condition makes at most half the errors of always naming the same winner
 _SIMPLER = 0.03  # of the draws by which two conditions must be better than one
 
 

@@ -1,4 +1,4 @@
-"""Make cards, numbers and lists of data, and tell the first mistake in it: its key, and what is allowed there."""
+"""Convert data to cards, numbers and lists; one line says the first mistake: its key, and what is allowed."""
 
 from __future__ import annotations
 

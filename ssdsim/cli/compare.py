@@ -9,8 +9,8 @@ import click
 from ssdsim.advise.recommend.request import workload
 from ssdsim.cli.console import echo
 from ssdsim.cli.options import Verb, chosen_options, common_options, explain_option
+from ssdsim.cli.param_types import OfKind
 from ssdsim.cli.recommend import Gpus, answered, beside_searched, searched_options
-from ssdsim.cli.values import OfKind
 from ssdsim.question.options import ALL
 
 _BESIDE: dict[str, Any] = {

@@ -12,8 +12,8 @@ from ssdsim.answers.workers import Workers
 from ssdsim.cli.console import echo
 from ssdsim.cli.options import Verb, common_options, given_of_grid, grid_options, output_option, record_options
 from ssdsim.cli.output import echo_json, print_out
+from ssdsim.cli.param_types import OutputFile
 from ssdsim.cli.progress import progress_bar
-from ssdsim.cli.values import OutputFile
 
 
 @click.command("explore", cls=Verb, example="ssdsim explore --b 1,8,64 -o page.html --open")

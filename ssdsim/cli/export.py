@@ -15,8 +15,8 @@ from ssdsim.base.plain import picked
 from ssdsim.cli.console import echo, print_each, print_warnings
 from ssdsim.cli.options import Verb, chosen_options, common_options, output_option, rare_option
 from ssdsim.cli.output import echo_json, print_out
+from ssdsim.cli.param_types import OfKind, OutputFile
 from ssdsim.cli.progress import progress_bar
-from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.serving.batching import OfKTable
 
 

@@ -12,8 +12,8 @@ from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import CommandGroup, json_option, output_option
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import NUMBER, Finite, OutputFile, completing_hardware
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import NUMBER, Finite, OutputFile, completing_hardware
 from ssdsim.hardware.catalog import HARDWARE, find_hardware, own_profiles
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ssdsim.base.option import ALWAYS, Section
-from ssdsim.cli.values import OfKind
+from ssdsim.cli.param_types import OfKind
 
 MOST_OPTIONS = 25
 """The most options that a first page has, ``--help`` included."""

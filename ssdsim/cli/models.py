@@ -9,8 +9,8 @@ import click
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.options import CommandGroup, json_option
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import completing
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import completing
 from ssdsim.hardware.catalog import TRANSFORMERS, find_transformer, transformer_names
 from ssdsim.tokens.acceptance import accepted_length_pmf, expected_tokens_of_pmf
 from ssdsim.tokens.drafter_card import DRAFTERS

@@ -17,7 +17,7 @@ from ssdsim.base.kinds_of_lists import HitRates, ListOf, Lists, Names, PassTimes
 from ssdsim.base.option import Option, OptionRecord, Searcher, Section, options_of
 from ssdsim.cli.help_page import DECIDING, Decorator, ListedOption, help_all_option, write_options
 from ssdsim.cli.output import VERBOSE
-from ssdsim.cli.values import COMPLETER_OF, SEED, OfKind, Output
+from ssdsim.cli.param_types import COMPLETER_OF, SEED, OfKind, Output
 from ssdsim.question.options import ALL, heading, owners, ranged
 from ssdsim.question.spellings import SOLVERS
 

@@ -26,9 +26,9 @@ from ssdsim.cli.options import (
     record_options,
 )
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import OfKind, OutputFile
 from ssdsim.cli.progress import duration_text, kept_in, progress_bar
 from ssdsim.cli.render_plan import print_first_screen
-from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.question.options import DEFAULTS
 from ssdsim.runs.answer_folders import opened_for_serving
 from ssdsim.serving.answer import Serving

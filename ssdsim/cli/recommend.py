@@ -33,8 +33,8 @@ from ssdsim.cli.options import (
     several_of,
 )
 from ssdsim.cli.output import echo_json, print_out
+from ssdsim.cli.param_types import OfKind
 from ssdsim.cli.progress import progress_bar
-from ssdsim.cli.values import OfKind
 from ssdsim.question.options import ALL
 from ssdsim.runs.answer_folders import keep_recommendation
 from ssdsim.runs.layout import COMMAND, REPORT

@@ -12,7 +12,7 @@ from ssdsim.base.settings import DEFAULT
 from ssdsim.cli.screen import print_screen
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.options import ALL, DEFAULTS
-from ssdsim.question.standing import TokenInput
+from ssdsim.question.token_inputs import TokenInput
 from ssdsim.serving.answer import ServedLoad, Serving
 from ssdsim.serving.fleet_size import FleetPlan, Need
 from ssdsim.serving.lookahead import speed

@@ -20,7 +20,7 @@ from ssdsim.question.configuration import Configuration
 from ssdsim.question.drafting import published_head
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import ALL
-from ssdsim.question.standing import TokenInput
+from ssdsim.question.token_inputs import TokenInput
 from ssdsim.rounds.round import PART_TITLES, PARTS, Estimate
 from ssdsim.tokens.saguaro import PLAIN
 

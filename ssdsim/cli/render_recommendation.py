@@ -20,7 +20,7 @@ from ssdsim.hardware.catalog import short_hardware_name
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.question.drafting import drafter_by_options, published_head
 from ssdsim.question.question import effective
-from ssdsim.question.standing import ACCEPTANCE, HITS
+from ssdsim.question.token_inputs import ACCEPTANCE, HITS
 from ssdsim.serving.options import Slo
 from ssdsim.strategies import drafters
 from ssdsim.strategies.ar import Autoregressive

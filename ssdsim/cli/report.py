@@ -11,8 +11,8 @@ from ssdsim.base.plain import picked
 from ssdsim.cli.console import echo
 from ssdsim.cli.options import Verb, common_options, output_option
 from ssdsim.cli.output import echo_json, print_out
+from ssdsim.cli.param_types import OutputFile
 from ssdsim.cli.progress import progress_bar
-from ssdsim.cli.values import OutputFile
 from ssdsim.runs.layout import REPORT
 
 

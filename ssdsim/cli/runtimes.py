@@ -12,8 +12,8 @@ from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.options import CommandGroup, json_option
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import completing
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import completing
 from ssdsim.hardware.extrapolation import TrainingDomain
 from ssdsim.hardware.runtime_card import ERRORS, NUMBERS, Evidence, Runs, Runtime
 from ssdsim.hardware.runtime_catalog import RUNTIMES, find_runtime, runtime_names

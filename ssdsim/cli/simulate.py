@@ -21,10 +21,10 @@ from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.options import Verb, common_options, output_option, rare_option, scenario_options
 from ssdsim.cli.output import echo_json
+from ssdsim.cli.param_types import Finite, OutputFile
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.render_prediction import print_shared
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import Finite, OutputFile
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.comparison_options import MOST_OUTPUT_TOKENS
 from ssdsim.question.configuration import Configuration

@@ -34,9 +34,9 @@ from ssdsim.cli.options import (
     record_options,
 )
 from ssdsim.cli.output import echo_json, print_out
+from ssdsim.cli.param_types import Finite
 from ssdsim.cli.progress import kept_in, progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import Finite
 from ssdsim.question.engines import subject_among
 from ssdsim.question.options import members
 from ssdsim.runs.sweep_folder import SweepResults

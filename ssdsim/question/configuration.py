@@ -26,7 +26,7 @@ from ssdsim.question.options import ALL, effective_options, members
 from ssdsim.question.question import OWN_BEST, Question, warnings_of
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.spellings import any_spelling
-from ssdsim.question.standing import TokenInput, of_all
+from ssdsim.question.token_inputs import TokenInput, merged_inputs
 
 if TYPE_CHECKING:
     from ssdsim.question.typed_options import Options
@@ -183,7 +183,7 @@ class Configuration(Displayable, Record):
     @cached_property
     def inputs(self) -> tuple[TokenInput, ...]:
         """The inputs that the tokens rest on, each with its standing and who reads it."""
-        return of_all({name: scenario.known.inputs for name, scenario in self.scenarios.items()})
+        return merged_inputs({name: scenario.known.inputs for name, scenario in self.scenarios.items()})
 
     def errors(self, draws: int, seed: int) -> TimingErrors | None:
         """Draws of what is not known; None where that is nothing."""

@@ -21,11 +21,11 @@ from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.question.measured_pair import CURVES, chosen_in, curve_of, is_given
-from ssdsim.question.standing import ACCEPTANCE, HITS, TokenInput, token_inputs
+from ssdsim.question.token_inputs import ACCEPTANCE, HITS, TokenInput, token_inputs
 from ssdsim.rounds.kernel import Averages, Kernel, select, stack, tile
 from ssdsim.strategies.protocols.hits import RATES
 from ssdsim.strategies.protocols.strategy import Strategy
-from ssdsim.tokens.caching import forget_derived_hits
+from ssdsim.tokens.hit_rates import forget_derived_hits
 from ssdsim.tokens.pair_choice import ChosenFindings
 from ssdsim.tokens.priors import logit, moved
 

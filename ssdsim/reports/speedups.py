@@ -15,7 +15,7 @@ from ssdsim.question.options import ALL, members
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
 from ssdsim.reports.study import Ratio, Study, ratios
 from ssdsim.reports.style import band, curve, doubling_ticks, interval, new_plot, title_of, upper_panel
-from ssdsim.tokens.caching import backup_in_proportion
+from ssdsim.tokens.hit_rates import backup_in_proportion
 
 _SECTION = "Speedups"
 KEY = "speedup"

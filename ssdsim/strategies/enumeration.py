@@ -24,7 +24,7 @@ from ssdsim.strategies.protocols.axes import LOOKAHEAD
 from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
 from ssdsim.strategies.protocols.hits import CHAINS, settle_budget
 from ssdsim.strategies.protocols.strategy import late
-from ssdsim.tokens.caching import forget_derived_hits, hits_given_accepted
+from ssdsim.tokens.hit_rates import forget_derived_hits, hits_given_accepted
 
 _SURE = 1e-9  # a chance that moves nothing
 _ROWS = ("padded", "ragged")

@@ -31,7 +31,7 @@ from ssdsim.strategies.protocols.shared import (
     sharing_of,
 )
 from ssdsim.tokens.acceptance import accepted_length_pmf
-from ssdsim.tokens.caching import hits_given_accepted
+from ssdsim.tokens.hit_rates import hits_given_accepted
 from ssdsim.tokens.saguaro import scale_of
 
 Backup = tuple[Array, Array]

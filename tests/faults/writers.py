@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from ssdsim.cli.main import VERBS
-from ssdsim.cli.values import OutputFile
+from ssdsim.cli.param_types import OutputFile
 from tests.calibration.importers import test_importer_aiconfigurator as aiconfigurator
 from tests.calibration.importers import test_importer_deepbench as deepbench
 from tests.calibration.importers import test_importer_more as more

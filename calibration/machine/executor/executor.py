@@ -142,8 +142,8 @@ class Executor:
                     f"{plan.strategy.title} posts messages while passes run, which NCCL cannot: run it on CPUs"
                 )
             post = Post(others, {name: tag for tag, name in enumerate(plan.messages, start=len(plan.messages))})
-        of_all = rounds if decodes else rounds * plan.devices.targets
-        return RankActor(plan, of_all, outcomes, mail, partial(self._actions, plan, role), post, seed)
+        merged_inputs = rounds if decodes else rounds * plan.devices.targets
+        return RankActor(plan, merged_inputs, outcomes, mail, partial(self._actions, plan, role), post, seed)
 
     def _actions(self, plan: RankPlan, role: str, name: str, rows: int | None) -> list[StepWork]:
         """List what this rank runs of a step that its role does, in a round of so many rows."""

@@ -21,7 +21,7 @@ from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.engines import titles
 from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.question.spellings import any_spelling
-from ssdsim.question.standing import TokenInput
+from ssdsim.question.token_inputs import TokenInput
 from ssdsim.serving.batching import KTable
 from ssdsim.serving.schedule_file import Schedule
 from ssdsim.transformer.operations import DTYPES

@@ -31,7 +31,7 @@ from ssdsim.question.options import DEFAULTS, changed
 from ssdsim.question.question import effective
 from ssdsim.strategies.protocols.axes import SearchAxis, Values
 from ssdsim.tokens.acceptance import moved_to, pooled_rate
-from ssdsim.tokens.caching import backup_in_proportion
+from ssdsim.tokens.hit_rates import backup_in_proportion
 
 _SECTIONS = 10  # of the range, and then of the section that holds the crossing
 _FINER = 2  # times

@@ -16,7 +16,7 @@ from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record, replace
 from ssdsim.question.options import DEFAULTS
-from ssdsim.question.standing import by_standing
+from ssdsim.question.token_inputs import by_standing
 from ssdsim.serving.answer import Serving
 from ssdsim.serving.load import Load
 from ssdsim.serving.options import Fleet, Goal, ServeSolverOptions

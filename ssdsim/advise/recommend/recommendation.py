@@ -28,7 +28,7 @@ from ssdsim.question.configuration import telling
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.place import runtime_for
 from ssdsim.question.spellings import any_spelling
-from ssdsim.question.standing import TokenInput
+from ssdsim.question.token_inputs import TokenInput
 
 if TYPE_CHECKING:
     from ssdsim.base.progress import Progress

@@ -15,8 +15,8 @@ import numpy as np
 from ssdsim.base.intervals import Draws
 from ssdsim.base.record import Record, replace
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.question.standing import TokenInput
 from ssdsim.question.token_errors import look_values
+from ssdsim.question.token_inputs import TokenInput
 from ssdsim.reports.explorer.space import GridAxis
 from ssdsim.reports.explorer.table import Floats, GridTable, weights
 

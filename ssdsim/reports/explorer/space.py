@@ -26,7 +26,7 @@ from ssdsim.question.option_usage import check_owners
 from ssdsim.question.options import ALL, DEFAULTS, check_names
 from ssdsim.question.points import Points, Steps
 from ssdsim.question.question import Question
-from ssdsim.question.standing import TokenInput
+from ssdsim.question.token_inputs import TokenInput
 from ssdsim.tokens.pair_choice import chosen_by
 
 STOPS: Mapping[str, tuple[Any, ...]] = {

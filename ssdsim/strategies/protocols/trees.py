@@ -22,7 +22,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
 from ssdsim.strategies.protocols.axes import WordAxis
 from ssdsim.tokens.acceptance import rates_of
-from ssdsim.tokens.caching import hit_curves
+from ssdsim.tokens.hit_rates import hit_curves
 from ssdsim.tokens.pair_choice import positions_known
 from ssdsim.tokens.trees.drafted import RANKS, Drafted, DynamicTrees, RankModel, StaticTree, best_tree, tree_of_widths
 from ssdsim.tokens.trees.shape import Tree

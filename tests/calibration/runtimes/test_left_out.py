@@ -11,7 +11,7 @@ from fidelity_outcomes import left_out
 from calibration.runtimes.fit import without_each
 from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.readers.price import value_of, work_of
+from ssdsim.readers.priced_row import value_of, work_of
 from ssdsim.readers.row import Row
 
 CARD = find_runtime("sglang")

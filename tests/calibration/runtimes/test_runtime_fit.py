@@ -12,7 +12,7 @@ from calibration.runtimes.unseen import times_others
 from ssdsim.hardware.runtime_card import CardErrors, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.readers.price import value_of, work_of
+from ssdsim.readers.priced_row import value_of, work_of
 from ssdsim.readers.row import Row
 from tests.refusals import refused
 

@@ -10,7 +10,7 @@ from calibration.runtimes.solution import features, values_of
 from calibration.runtimes.versions import fitted, merged
 from ssdsim.hardware.runtime_card import ByVersion, Deviation, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.readers.price import seconds_of, value_of, work_of
+from ssdsim.readers.priced_row import seconds_of, value_of, work_of
 from ssdsim.readers.row import Row
 from tests.ssdsim.readers.engines import served
 

@@ -9,7 +9,7 @@ from fidelity_law import best_constant, fit_law, scores, scores_of
 from calibration.runtimes.unseen import Unseen, case_of, covered_by, factor_on_errors, scaled
 from ssdsim.hardware.extrapolation import STEPS, ExtrapolationError
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.readers.price import work_of
+from ssdsim.readers.priced_row import work_of
 from tests.calibration.runtimes.test_runtime_fit import a_row
 
 BESIDE, GPU = 0.08, 0.3

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import tomli_w
 
-from calibration.validation.drafted import least_worst
 from calibration.validation.figures import datasets, engine_sweeps
 from calibration.validation.paper import (
     PublishedTrees,
@@ -24,6 +23,7 @@ from calibration.validation.paper import (
     replay_sweep,
     replay_trees,
 )
+from calibration.validation.published_drafters import least_worst
 from calibration.validation.replay import PaperReplay, validate_paper
 from site_generator.shown import PROJECT
 from ssdsim import predict

@@ -38,7 +38,7 @@ def eight() -> Recommendation:
 
 
 @pytest.fixture(scope="module")
-def of_all() -> Mapping[str, Deployment]:
+def merged_inputs() -> Mapping[str, Deployment]:
     """The deployments of all three strategies, on five GPUs at batch 4."""
     return recommend(gpus=5, b=4, **FEW).answers[0].by_strategy
 
@@ -308,7 +308,7 @@ def test_the_command_line_answers_in_json() -> None:
 
 @pytest.mark.parametrize(("names", "subject"), [("ar,sd", "sd"), ("ssd,ar", "ssd"), ("sd,ar,ssd", "ar"), ("sd", "sd")])
 def test_any_strategies_are_compared_and_any_is_the_subject(
-    names: str, subject: str, of_all: Mapping[str, Deployment]
+    names: str, subject: str, merged_inputs: Mapping[str, Deployment]
 ) -> None:
     """With the numbers that they have among all, and bounds for those things alone that the subject has."""
     recommendation = recommend(
@@ -317,7 +317,7 @@ def test_any_strategies_are_compared_and_any_is_the_subject(
     (answer,) = recommendation.answers
     assert set(answer.by_strategy) == set(names.split(","))
     if "ssd" in names:
-        assert all(of_all[name] == one for name, one in answer.by_strategy.items())
+        assert all(merged_inputs[name] == one for name, one in answer.by_strategy.items())
     if names == "sd":
         assert answer.runner_up is None
         assert recommendation.break_evens == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ssdsim.answers.evidence import inputs_text
-from ssdsim.question.standing import TokenInput
+from ssdsim.question.token_inputs import TokenInput
 
 OF = "pair.json: measured on 160 requests, temperature 0"
 

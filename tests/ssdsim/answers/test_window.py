@@ -19,7 +19,7 @@ from ssdsim.answers.window import AXES, MEASURES, MOST_OUTCOMES, sentence, windo
 from ssdsim.base.kinds import Kind, Name, Number, Whole
 from ssdsim.base.kinds_of_lists import Several
 from ssdsim.cli.main import cli
-from ssdsim.cli.values import WHOLES
+from ssdsim.cli.param_types import WHOLES
 from ssdsim.hardware.what_if import scale
 from tests.refusals import refused
 

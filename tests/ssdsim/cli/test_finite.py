@@ -8,7 +8,7 @@ import click
 import pytest
 
 from ssdsim.cli.main import cli
-from ssdsim.cli.values import OfKind
+from ssdsim.cli.param_types import OfKind
 from tests.refusals import assert_refused
 from tests.ssdsim.cli.in_process import asked
 

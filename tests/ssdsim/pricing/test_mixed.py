@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.mixed import PASS_TOKENS, with_prompts
 from ssdsim.pricing.passes import cost_of_mixed_pass
-from ssdsim.readers.price import work_of
+from ssdsim.readers.priced_row import work_of
 from ssdsim.transformer.prefill import Chunk, mixed_pass
 from tests.ssdsim.readers.engines import served
 

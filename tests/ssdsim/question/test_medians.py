@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ssdsim.question.configuration import configure
 from ssdsim.question.many import RateDraws
-from ssdsim.question.standing import TokenInput
 from ssdsim.question.token_errors import between
+from ssdsim.question.token_inputs import TokenInput
 
 RATES = st.floats(0.0, 1.0)
 

@@ -16,9 +16,9 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import configure
 from ssdsim.question.drafting import published_head
 from ssdsim.question.options import ALL
-from ssdsim.question.standing import TokenInput
 from ssdsim.question.supposed import PRIOR, PUBLISHED, moved
 from ssdsim.question.token_errors import averages_under, each_of
+from ssdsim.question.token_inputs import TokenInput
 from ssdsim.strategies import drafters
 from ssdsim.tokens.acceptance import expected_tokens, one_rate, rate_of
 from ssdsim.tokens.priors import TEXTS, priors

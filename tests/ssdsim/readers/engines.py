@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ssdsim.hardware.runtime_card import Evidence, Host, Kernels, Runtime
-from ssdsim.readers.price import value_of, work_of
+from ssdsim.readers.priced_row import value_of, work_of
 from ssdsim.readers.row import Row
 
 HIDDEN = Runtime(

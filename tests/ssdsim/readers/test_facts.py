@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ssdsim.base.errors import InputError
-from ssdsim.readers.price import work_of
+from ssdsim.readers.priced_row import work_of
 from ssdsim.readers.result_files import formats, read_measured
 from ssdsim.readers.row import REQUIRED, Row
 from tests.refusals import refused

@@ -10,7 +10,7 @@ import pytest
 from calibration.validation.measured import check_rows, validate_rows
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.question.configuration import configure
-from ssdsim.readers.price import work_of
+from ssdsim.readers.priced_row import work_of
 from ssdsim.readers.row import Row, read_rows
 from tests.refusals import refused
 
@@ -67,9 +67,9 @@ ONE = CELLS.replace(",16,", ",1,")
 
 def test_the_draft_of_a_late_round_is_paid_for_and_that_of_another_is_not(tmp_path: Path) -> None:
     in_time, late = (work_of(read(tmp_path, RUNS[run], ONE), ENGINE) for run in ("just in time", "late"))
-    assert (in_time.often["pre-speculate"], in_time.often["verify"]) == (0.0, 1.0)
-    assert (late.often["pre-speculate"], late.often["verify"]) == (1.0, 0.0)
-    assert 0.0 < in_time.often["fallback"] < 1.0
+    assert (in_time.share_of_rounds["pre-speculate"], in_time.share_of_rounds["verify"]) == (0.0, 1.0)
+    assert (late.share_of_rounds["pre-speculate"], late.share_of_rounds["verify"]) == (1.0, 0.0)
+    assert 0.0 < in_time.share_of_rounds["fallback"] < 1.0
 
 
 def test_what_a_row_of_ssd_does_not_say_is_said_and_its_interval_is_wider(tmp_path: Path) -> None:

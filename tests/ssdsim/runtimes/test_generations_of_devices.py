@@ -11,7 +11,7 @@ from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Fp4Overrides, Kernels
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.passes import kernel_factor
-from ssdsim.readers.price import value_of, work_of
+from ssdsim.readers.priced_row import value_of, work_of
 from ssdsim.readers.row import Metric, Row
 from ssdsim.transformer.operations import Gemm
 from tests.refusals import refused

@@ -32,7 +32,7 @@ from ssdsim.hardware.runtime_catalog import (
 )
 from ssdsim.pricing.passes import cost_of_pass, cost_of_step, kernel_factor, units_of_step
 from ssdsim.question.configuration import configure
-from ssdsim.readers.price import work_of
+from ssdsim.readers.priced_row import work_of
 from ssdsim.readers.row import Row
 from ssdsim.strategies import drafters
 from ssdsim.tokens.acceptance import expected_tokens, rate_of

@@ -12,7 +12,7 @@ from ssdsim import predict
 from ssdsim.hardware.runtime_card import ByVersion, Deviation, Fp4Overrides, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, full_runtime_name, older_than_all, save_runtime
 from ssdsim.question.configuration import configure
-from ssdsim.readers.price import work_of
+from ssdsim.readers.priced_row import work_of
 from tests.refusals import refused
 from tests.ssdsim.readers.engines import served
 

@@ -45,10 +45,10 @@ def _as_priced(errors: TimingErrors) -> float:
 class PricedRow(Record):
     """Work that was done at ``site`` behind a row's value.
 
-    ``steps``, of a round where it speculates, run ``rounds`` times in the time that the value speaks of, or in the
-    share of them that ``often`` says, which is none of what is hidden behind others; passes over ``prompts`` each as
-    often as it says. ``round_error`` is that of the strategy's rounds, a direction and its log-sd. ``assumed`` are
-    options that the row does not say, as they were taken.
+    ``steps`` are those of a round where it speculates. Each counts ``rounds`` times its ``share_of_rounds``: 1 where
+    nothing is said, 0 of what is hidden behind others. Each pass over ``prompts`` has its own number. ``round_error``
+    is that of the strategy's rounds, a direction and its log-sd. ``assumed`` are options that the row does not say, as
+    they were taken.
     """
 
     site: Site
@@ -56,15 +56,15 @@ class PricedRow(Record):
     rounds: float
     prompts: tuple[tuple[Pass, float], ...]
     round_error: tuple[str, float] | None
-    often: Mapping[str, float] = field(default_factory=dict)
+    share_of_rounds: Mapping[str, float] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
     over_hits: Callable[[TimingErrors], FloatOrArray] = _as_priced
 
     @property
     def pieces(self) -> Iterator[tuple[Piece, float]]:
-        """Everything that was done, with how often."""
+        """Everything that was done, with how share_of_rounds."""
         for name, step in self.steps.items():
-            rounds = self.rounds * self.often.get(name, 1.0)
+            rounds = self.rounds * self.share_of_rounds.get(name, 1.0)
             yield from ((piece, rounds * piece.times) for piece in step.pieces)
         yield from ((self.site.piece(prompt), times) for prompt, times in self.prompts)
 
@@ -132,9 +132,9 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> PricedRow:
             said = "rows must say rounds and undrafted_rounds"
             raise InputError(f"{scenario.drafter.title} does not draft in every round: {said}")
         verified = 1.0 - (1.0 - row.found) ** row.batch  # steps of a batch in which any sequence has a draft
-        often = {"verify": verified, "decode": 1.0 - verified}
+        share_of_rounds = {"verify": verified, "decode": 1.0 - verified}
     else:
-        often = _weights(scenario, round_)
+        share_of_rounds = _exposed_shares(scenario, round_)
     tokens = row.acceptance_length or float(np.mean(scenario.estimate.tokens_per_round))
     rounds, prompts = _counts(row, tokens, site.runtime.kernels.prompts)
     over_hits = _as_priced if row.strategy is None else partial(_over_hits, ran, row.acceptance_length is None)
@@ -144,7 +144,7 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> PricedRow:
         rounds=rounds,
         prompts=tuple(_prompts(site, row, ran.steps, rounds, prompts)),
         round_error=round_error(scenario.strategy, site),
-        often=often,
+        share_of_rounds=share_of_rounds,
         assumed=(*assumed_drafter(row), *(() if row.strategy is None else _assumed(asked))),
         over_hits=over_hits,
     )
@@ -187,8 +187,8 @@ def _at_row(scenario: Scenario, row: Row, runtime: Runtime) -> _Way:
     return _Way(scenario, site, steps, replace(scenario.round, batch=row.batch, seconds=seconds))
 
 
-def _weights(scenario: Scenario, round_: Round) -> dict[str, float]:
-    """The share of a step's seconds that the mean round takes longer by: of hidden ones none, of a backup's the misses.
+def _exposed_shares(scenario: Scenario, round_: Round) -> dict[str, float]:
+    """How much longer the mean round gets for each second more of a step: 0 if it is hidden, a backup's miss rate.
 
     A round's seconds are sums and maxima of its steps', so that the shares of all seconds add up to the round's.
     """

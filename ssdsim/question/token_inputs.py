@@ -1,6 +1,6 @@
-"""Standing of acceptance and hit rates: each input's value, who says so, and where it may lie.
+"""Acceptance and hit rates: each one's value, how well it is known, and its range.
 
-One record an input, which travels with its value: to the draws behind intervals, to tables, JSON, reports and exports.
+One record for each input travels with its value: to the draws behind intervals, to tables, JSON, reports and exports.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def by_standing(inputs: Iterable[TokenInput]) -> dict[Standing, list[str]]:
     return {standing: names for standing, names in names_by_standing.items() if names}
 
 
-def of_all(inputs: Mapping[str, Sequence[TokenInput]]) -> tuple[TokenInput, ...]:
+def merged_inputs(inputs: Mapping[str, Sequence[TokenInput]]) -> tuple[TokenInput, ...]:
     """The inputs of several strategies, by their names, each once with who reads it; in the order of the options."""
     token_inputs: dict[str, TokenInput] = {}
     for strategy, each in inputs.items():

@@ -97,7 +97,7 @@ SECONDS, MINUTES = Finite(0.0, 1e7), Finite(0.0, 1e6, min_open=True)
 
 
 class Output(click.Path):
-    """A path to write to, which ``-`` is none."""
+    """A path to write to; ``-`` is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-":

@@ -27,7 +27,7 @@ _NEVER = 1e30  # flops/s that are no limit
 Rows = Mapping[str, Array]
 
 
-def fit_small_gemm(rows: Rows, element_bytes: int, source: str) -> GemmModel:
+def fit_gemm_to_few_points(rows: Rows, element_bytes: int, source: str) -> GemmModel:
     """GEMMs, with a segment for each of the few tokens; ``rows`` holds ``m, n, k, seconds``, shape ``(rows,)``."""
 
     def fit(some: Rows) -> GemmModel:
@@ -42,7 +42,7 @@ def fit_small_gemm(rows: Rows, element_bytes: int, source: str) -> GemmModel:
     return judged(model.changed(segments=segments), report, rows["m"], rows["n"], rows["k"])
 
 
-def fit_small_attention(rows: Rows, element_bytes: int, source: str) -> AnyAttention:
+def fit_attention_to_few_points(rows: Rows, element_bytes: int, source: str) -> AnyAttention:
     """Decode attention; ``rows`` holds ``batch, queries, context, heads, kv_heads, head_dim, seconds``.
 
     A sum of the parts or a corrected roofline, whichever predicts rows left out better.
@@ -96,7 +96,7 @@ def _fit_segments(rows: Rows, element_bytes: int, source: str) -> GemmModel:
     segments: list[GemmSegment] = []
     for m in few:  # what streams a single token's weights streams them for more
         bandwidth = segments[0].roofline.bandwidth if segments else np.inf
-        segments.append(_fit_one(those(rows, rows["m"] == m), element_bytes, bandwidth))
+        segments.append(_fit_one_token_count(those(rows, rows["m"] == m), element_bytes, bandwidth))
     edges = [float(m) for m in few] + [float(rows["m"][many].min())]
     domain = dict(rest.domain) | {"m": (float(rows["m"].min()), rest.domain["m"][1])}
     return GemmModel(
@@ -108,7 +108,7 @@ def _fit_segments(rows: Rows, element_bytes: int, source: str) -> GemmModel:
     )
 
 
-def _fit_one(rows: Rows, element_bytes: int, most_bandwidth: float) -> GemmSegment:
+def _fit_one_token_count(rows: Rows, element_bytes: int, most_bandwidth: float) -> GemmSegment:
     """One number of tokens: a launch and a time in proportion to the weights, corrected for n and k.
 
     For one number of tokens bytes and arithmetic grow alike; what streaming at ``most_bandwidth`` leaves is arithmetic.
@@ -128,7 +128,7 @@ def _fit_one(rows: Rows, element_bytes: int, most_bandwidth: float) -> GemmSegme
     lines = [_hinges(name, sizes) for name, sizes in (("n", n), ("k", k))]
     candidates = [[*powers[0], *powers[1]], [*powers[0], *lines[1]], [*lines[0], *lines[1]]]
     values = {"n": n, "k": k}
-    terms = min(candidates, key=lambda some: _left_out(some, log_ratio, values))
+    terms = min(candidates, key=lambda some: _leave_one_out_error(some, log_ratio, values))
     correction = with_uncertainty(fit_terms(terms, log_ratio, values), log_ratio, values)
     return GemmSegment(roofline=roofline, correction=correction)
 
@@ -138,7 +138,7 @@ def _hinges(name: str, sizes: Array) -> list[str]:
     return [f"{name}>{size:g}" for size in np.unique(sizes)[:-1]]
 
 
-def _left_out(terms: list[str], log_ratio: Array, values: Rows) -> float:
+def _leave_one_out_error(terms: list[str], log_ratio: Array, values: Rows) -> float:
     """Mean absolute error of each row's logarithm, predicted from the other rows."""
     errors = []
     for i in range(len(log_ratio)):

@@ -10,7 +10,7 @@ from calibration.runtimes.fit import fit_runtime
 from calibration.validation.measured import check_rows
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.question.configuration import configure
-from ssdsim.readers.price import options_of, work_of
+from ssdsim.readers.priced_row import options_of, work_of
 from ssdsim.readers.row import Row
 from tests.refusals import refused
 from tests.ssdsim.readers.engines import measured, served

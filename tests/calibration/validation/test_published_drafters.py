@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.validation.drafted import PublishedRounds, PublishedRows, Trees, least_worst
 from calibration.validation.measured import check_rows
 from calibration.validation.paper import load_paper
+from calibration.validation.published_drafters import PublishedRounds, PublishedRows, Trees, least_worst
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
