@@ -285,7 +285,7 @@ def test_a_folder_that_a_server_loaded_is_told_by_the_card_that_is_given(tmp_pat
     with serving(name=str(folder)) as server:
         size = [*SIZE, "--repeats", "1", "--hardware", "h100-sxm"]
         other = refused(server.url, rows, *size, "--model", "llama-3.2-1b")
-        assert "the model that was loaded has hidden_size 4096, --model llama-3.2-1b has 2048" in other
+        assert "whose hidden_size is 4096; --model says llama-3.2-1b: that has 2048" in other
         answer = asked("bench", server.url, "-o", str(rows), *size, "--model", "llama-3.1-8b")
     assert answer.returncode == 0, answer.stderr
     assert {row.model for row in read_rows(rows)} == {"llama-3.1-8b"}
