@@ -5,7 +5,6 @@ Run: python docs/k_over_a_day.py > docs/k_over_a_day.md   (about a minute of a c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calibration.validation.comparison import interval
-from ssdsim.advise.export.export import export
+from ssdsim.advise.schedule import schedule
 from ssdsim.base.checks import Array
 from ssdsim.serving.batching import EMA, THROUGHPUT, THROUGHPUT_AWARE, Batching
 from ssdsim.serving.metrics import metrics_of_requests
@@ -32,7 +31,7 @@ DAYS = {"a day below capacity": (3.0, 30.0), "a day with a rush": (3.0, 45.0)}
 """Requests a second at night, and at the busiest hour; SD with K 5 is saturated from 36."""
 SEEDS = range(8)
 ANSWER = """\
-**Little, for a dense 8B model with EAGLE-3 on one H100, if the load is known.** Below capacity vLLM's table,
+**Little, for a dense 8B model with EAGLE-3 on one H100, if the load is known.** Below capacity a table of the best K by batch,
 and the table of the most tokens a second, are as fast as the best fixed K, which is 5: it is nearly the best at any
 batch that occurs. In a rush the best fixed K is 3. The most tokens a second take 0.9 % less to the last token than it
 does, and 8 % less than K 5. That is what a table is worth to those who do not know the load.
@@ -91,9 +90,11 @@ def day(seed: int, night: float, busiest: float) -> Workload:
 
 def policies_of_k(like: Workload) -> tuple[dict[str, tuple[Policy, Batching]], dict[int, Policy]]:
     """Each policy with its name, and each K for good."""
-    table = json.loads(export("vllm", b=BATCHES, k=[1, 3, 5, 7], context=CONTEXT, **PAIR).text)
+    best = schedule(b=BATCHES, k=[1, 3, 5, 7], context=CONTEXT, **{**PAIR, "strategies": "sd"}).cells
+    firsts = [1, *(batch + 1 for batch in BATCHES)]
+    table = [[first, cell.b, cell.settings["k"]] for first, cell in zip(firsts, best, strict=False)]
     says = {
-        "vLLM's table, from `ssdsim export`": table["num_speculative_tokens_per_batch_size"],
+        "a table of the best K by batch": table,
         "the most tokens a second": THROUGHPUT,
         "SGLang's tiers": EMA,
         "SGLang's scores": THROUGHPUT_AWARE,

@@ -371,7 +371,7 @@ def _validation(path: Path) -> list[dict[str, Any]]:
             raise InputError(f"{path}: comparisons must be a list, got {short_repr(event)}")
         comparisons += event
     for number, comparison in enumerate(comparisons, 1):
-        read = as_record(_Compared, comparison, f"{path}: comparison {number}", "comparison")
+        read = as_record(_Compared, comparison, path, f"comparison {number}")
         if read.strategy not in strategies.ALL.names:
             raise InputError(f"{path}: there is no strategy '{read.strategy}' here")
     return comparisons

@@ -370,10 +370,11 @@ MIXTURE: dict[str, Any] = {
 
 def test_experts_of_a_mixture_lie_together_or_apart_as_is_faster() -> None:
     """Every pair of degrees by itself, told or searched; a batch of one reads few experts, a large one all."""
-    recommendation = recommend(gpus=8, b=[1, 64], sd_draft="colocated", **MIXTURE)
+    kernels = {**MIXTURE, "engine": "kernels"}
+    recommendation = recommend(gpus=8, b=[1, 64], sd_draft="colocated", **kernels)
     for given_answer in recommendation.answers:
         chosen, batch = given_answer.by_strategy["sd"], given_answer.batch
-        shared = {**MIXTURE, "strategies": ("sd",), "sd_draft": "colocated", "b": batch}
+        shared = {**kernels, "strategies": ("sd",), "sd_draft": "colocated", "b": batch}
         points = [{**shared, "tp": 8, "ep": ep, "k": k} for ep in (1, 8) for k in range(1, 17)]
         assert chosen.per_user > 0.99 * np.nanmax(evaluate(points)["sd_tokens_per_second"]) / batch
     together, apart = (given_answer.best for given_answer in recommendation.answers)
@@ -418,7 +419,7 @@ def test_groups_of_experts_that_cannot_be_are_refused(given_options: dict[str, A
 
 def test_the_link_of_a_break_even_is_the_network_where_there_is_one() -> None:
     """It turned the link of the node, which messages do not take: the subject led at any bandwidth."""
-    few = {"gpus": 5, "b": 32, "k": [4], "tp": 4, "p_hit": 0.9, "strategies": "sd,ssd", "temperature": 1.0}
+    few = {"gpus": 5, "b": 16, "k": [4], "tp": 4, "p_hit": 0.9, "strategies": "sd,ssd", "temperature": 1.0}
     break_evens = [
         recommend(**few, draft_link_us=5.0, draft_link_gbs=gigabytes).break_evens for gigabytes in (5.0, 50.0)
     ]

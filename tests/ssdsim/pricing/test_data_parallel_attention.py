@@ -139,12 +139,15 @@ def test_what_does_not_go_together_is_refused_in_one_line() -> None:
         serve(workload=requests(10, 1.0), solver="closed", strategies="ar,sd", **DATA_PARALLEL)
 
 
+GIVEN: dict[str, Any] = {**DATA_PARALLEL, "engine": "kernels"}
+
+
 @pytest.mark.long
 def test_a_recommendation_and_an_export_have_it_as_it_is_given() -> None:
-    best = recommend(gpus=8, b=512, k=[1, 2], strategies="ar,sd", **DATA_PARALLEL).answers[0].best
+    best = recommend(gpus=8, b=512, k=[1, 2], strategies="ar,sd", **GIVEN).answers[0].best
     assert best is not None
     assert (best.name, best.shape.ep) == ("SD DP 8, EP 8", 8)
-    options = best.shape.point({**DATA_PARALLEL}, 512)
+    options = best.shape.point({**GIVEN}, 512)
     estimate = configure(**options).scenarios[best.shape.strategy].estimate
     assert best.rate.tokens_per_second == pytest.approx(float(estimate.tokens_per_second))
     sglang = export("sglang", b=512, k=2, **DATA_PARALLEL).text.split()

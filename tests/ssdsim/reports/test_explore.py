@@ -137,7 +137,7 @@ def test_points_of_the_grid_are_what_predict_says(small: ExplorerGrid, known: li
 def test_a_slider_moves_a_range_with_its_middle(small: ExplorerGrid) -> None:
     options: dict[str, Any] = {"b": 16, "k": 3, "f": 3, "backup": "jit", "context": 1024}
     at = {**options, **START, "alpha": 0.65}
-    exact = predict(**options, alpha=0.65, ranges=[("alpha", 0.3, 0.81)]).draws  # the slider begins at 0.3
+    exact = predict(**options, alpha=0.65, ranges=[("alpha", 0.3, 0.8)]).draws  # the slider begins at 0.3
     assert exact is not None
     for name in ("sd", "ssd"):
         for share in (0.1, 0.5, 0.9):
@@ -202,7 +202,7 @@ def test_a_measured_pair_keeps_its_rates() -> None:
             assert np.exp(found.rates[name].table.at(at)["log_rate"]) == pytest.approx(
                 float(exact.estimates[name].tokens_per_second), rel=1e-9
             )
-            assert drawn(found, name, at, []) == pytest.approx(exact.draws[name].joint, rel=0.01)
+            assert drawn(found, name, at, []) == pytest.approx(exact.draws[name].joint, rel=0.02)
 
 
 @pytest.mark.long

@@ -61,7 +61,7 @@ def test_what_vllm_refuses_is_refused(table: Any) -> None:
 
 
 def test_the_list_that_an_export_writes_is_taken() -> None:
-    given: dict[str, Any] = {"b": [1, 16, 64], "k": [2, 6], "alpha": 0.8, "context": 512}
+    given: dict[str, Any] = {"b": [1, 2, 4, 8, 16, 32, 64], "k": [*range(1, 13)], "f": 3}
     made = json.loads(export("vllm", **given).text)["num_speculative_tokens_per_batch_size"]
     assert Batching(k_table=made).k_table == KTable(tuple(map(tuple, made)))
 
