@@ -12,6 +12,7 @@ from ssdsim.answers.evidence import inputs_text
 from ssdsim.base.intervals import Interval, Measured
 from ssdsim.base.settings import DEFAULT
 from ssdsim.cli.console import console, print_labelled, print_origins
+from ssdsim.cli.render_plan import percent_text
 from ssdsim.cli.tables import TextTable
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.serving.answer import Pace, ServedLoad, Serving
@@ -35,8 +36,7 @@ def print_explanation(serving: Serving, gpu_hour: float | None) -> None:
     if serving.plan is None:  # of fleets the first screen has said it
         out.print(serving.verdict.sentence, style="bold")
         out.print()
-    saturated = "Saturated from  " if serving.plan is None else "A replica full  "
-    print_labelled(out, saturated, "; ".join(_capacities(serving)))
+    print_labelled(out, "Full at         ", f"a replica: {'; '.join(_capacities(serving))}")
     fewer = {} if serving.plan is None else {name: need.fewer for name, need in serving.plan.needs.items()}
     kept = [f"{title(serving, name)} {share:.0%}" for name, share in fewer.items() if share is not None]
     if kept:
@@ -100,7 +100,7 @@ def _runs(serving: Serving, measured: Mapping[str, Metrics], gpu_hour: float | N
     columns = ["GPUs", "requests done/s", "TTFT p50 ms", "TTFT p99 ms", "TPOT p50 ms", "TPOT p50 95 %", "TPOT p99 ms"]
     columns += ["ITL p99 ms", "tokens/s/GPU", "requests running"]
     goodput = serving.how.slo is not None
-    columns += ["good/s", "attained"] if goodput else []
+    columns += ["good/s", "in SLO"] if goodput else []
     columns += ["per 1M tok"] if gpu_hour is not None else []
     table = TextTable(("",), [*columns, "preempted"], turned=True)
     for name, metrics in measured.items():
@@ -128,7 +128,7 @@ def _runs(serving: Serving, measured: Mapping[str, Metrics], gpu_hour: float | N
 
 
 def _attained(metrics: Metrics) -> str:
-    return "-" if metrics.attainment is None else f"{metrics.attainment.value:.1%}"
+    return "-" if metrics.attainment is None else percent_text(metrics.attainment.value)
 
 
 def _percentile(summary: Summary | None, percent: int, form: str) -> str:
@@ -149,7 +149,7 @@ def _closed(serving: Serving, point: ServedLoad) -> TextTable:
     table = TextTable(("",), ("GPUs", "TPOT ms", "TTFT ms", "waiting ms", "running"))
     for name, closed in point.closed.items():
         numbers = (1e3 * closed.tpot_s, 1e3 * closed.ttft_s, 1e3 * closed.queue_s, closed.running)
-        cells = [f"{float(each):.2f}" if np.isfinite(each) else "saturated" for each in numbers]
+        cells = [f"{float(each):.2f}" if np.isfinite(each) else "full" for each in numbers]
         table.add_row(title(serving, name), format_count(serving.gpus(name) or 0.0), *cells)
     return table
 
@@ -195,7 +195,7 @@ def _notes(out: Console, point: ServedLoad) -> None:
     for note in point.workload.notes:
         out.print(note, style="dim")
     if any(metrics.saturated for metrics in measured.values()):
-        out.print("* saturated: its queue grows, so its times are those of this finite run", style="yellow")
+        out.print("* full: its queue grows, so its times are those of this finite run", style="yellow")
     if any(s is not None and s.few for m in measured.values() for s in (m.of_requests["ttft"],)):
         out.print("fewer than 1,000 requests after the start: a p99 rests on fewer than ten of them", style="dim")
     rejected = {name: m.rejected for name, m in measured.items() if m.rejected}

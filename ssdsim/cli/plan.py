@@ -120,7 +120,7 @@ def command(
     if as_json:
         echo_json(serving_json(answer, gpu_hour))
         return
-    print_first_screen(answer, gpu_hour, explain)
+    print_first_screen(answer, gpu_hour, explain, load.scale_rate)
     if explain:
         console().print()
         print_explanation(answer, gpu_hour)

@@ -22,13 +22,17 @@ from ssdsim.strategies.ar import Autoregressive
 
 _SPARED = ("Why", "A replica")  # lines in whose place a doubt stands
 _MATTERS = 0.05  # of a speed
+_SURE = 0.9  # of the draws
+_IDLE = 1e-3  # of the capacity
 _MOST_RATES = 5  # columns of a first screen
 Screen = tuple[str, list[tuple[str, ...]], Mapping[str, str]]
 """A headline, a table, and labelled lines."""
 
 
-def print_first_screen(serving: Serving, gpu_hour: float | None, explained: bool) -> None:
-    """Print the answer to the planner's question; ``explained``: all else follows."""
+def print_first_screen(serving: Serving, gpu_hour: float | None, explained: bool, scale_rate: float = 1.0) -> None:
+    """Print the answer to the planner's question; ``explained``: all else follows. The load's log came ``scale_rate``
+    times as fast.
+    """
     loads = [point.workload for point in serving.points]
     if serving.plan is not None:
         headline, table, lines = _needs(serving, serving.plan, gpu_hour)
@@ -37,24 +41,43 @@ def print_first_screen(serving: Serving, gpu_hour: float | None, explained: bool
     else:
         headline, table, lines = _at_a_load(serving, gpu_hour) if len(loads) == 1 else _over_rates(serving)
     load = loads[0] if len(loads) == 1 else serving.workload
-    doubt = "; ".join(load.doubts)
+    of_plan = () if serving.plan is None else serving.plan.doubts
+    doubt = "; ".join([*load.doubts, *_beyond_idle(serving), *of_plan])
     no_room = "; ".join(serving.policies.no_room.values())
     told = {label: text for label, text in lines.items() if label not in _SPARED or not (doubt or no_room)}
     ending = {
         "Assumed": _assumed(serving.policies.configuration.inputs),
         "No room": no_room,
-        "Next": "" if explained else f"{_next(serving)}; --explain: all else",
+        "Next": "" if explained else f"{_next(serving, scale_rate)}; --explain: all else",
     }
     print_screen(headline, table, {"Doubt": doubt, **told, **ending}, title=_asked(serving, load))
 
 
-def _next(serving: Serving) -> str:
-    """The option that most planners ask next."""
+def _next(serving: Serving, scale_rate: float) -> str:
+    """The option that most planners ask next: none that was given, nor less of it."""
     if serving.how.slo is None:
         return "--slo ttft:1s,tpot:30ms plans its GPUs"
     if serving.workload.generate is None and not serving.workload.pattern_only:
-        return "--scale-rate 2: what if load doubles"
-    return "--attainment 0.99: for 99 % of requests"
+        return f"--scale-rate {2.0 * scale_rate:g}: what if load doubles{' again' if scale_rate > 1.0 else ''}"
+    if serving.goal.attainment is None:
+        return "--attainment 0.99: for 99 % of requests"
+    rate = serving.points[0].rate if len(serving.points) == 1 else None
+    return f"--rate {2.0 * rate:.3g}: what if load doubles" if rate else "--log FILE: for a load of your own"
+
+
+def _beyond_idle(serving: Serving) -> tuple[str, ...]:
+    """What is said of an SLO that no idle replica keeps: its bounds may have been meant in seconds."""
+    slo = serving.how.slo
+    if slo is None:
+        return ()
+    idle = [each.sharing.served(_IDLE * float(each.sharing.capacity)) for each in serving.sides.values()]
+    least = {"ttft": min(float(each.ttft_s) for each in idle), "tpot": min(float(each.tpot_s) for each in idle)}
+    missed = [name for name, seconds in least.items() if slo.bounds_ms.get(name, np.inf) < 1e3 * seconds]
+    if not missed:
+        return ()
+    takes = " and ".join(f"{name.upper()} {1e3 * least[name]:.3g} ms" for name in missed)
+    meant = ",".join(f"{name}:{slo.bounds_ms[name]:g}s" for name in missed if name in slo.assumed)
+    return (f"an idle replica takes {takes}{f'; a plain number is ms, so did you mean {meant}?' if meant else ''}",)
 
 
 def _asked(serving: Serving, load: Workload) -> str:
@@ -97,7 +120,7 @@ def _each(serving: Serving, names: Sequence[str], say: Callable[[str], str]) -> 
     return ", ".join(f"{_called(serving, name)} {say(name)}" for name in names)
 
 
-def _percent(share: float) -> str:
+def percent_text(share: float) -> str:
     """Rounded down: what misses a share by little does not look as if it had it."""
     return f"{floor(100.0 * share + 1e-9)} %"
 
@@ -124,13 +147,17 @@ def _needs(serving: Serving, plan: FleetPlan, gpu_hour: float | None) -> Screen:
             continue
         times = [f"{_slowest(plan, name, which):.0f} ms" for which in ("ttft", "tpot")]
         rows.append(
-            (title, format_count(gpus), *_price(gpu_hour, gpus), _percent(need.metrics.attainment.value), *times)
+            (title, format_count(gpus), *_price(gpu_hour, gpus), percent_text(need.metrics.attainment.value), *times)
         )
     can = [name for name, need in plan.needs.items() if need.replicas is not None]
-    held = (f"{_called(serving, name)} {plan.needs[name].holds:.3g} ({_size(plan.needs[name])})" for name in can)
+    held = (
+        f"{_called(serving, name)} {plan.needs[name].holds:.3g} of {serving.capacities[name][0]:.3g} "
+        f"({_size(plan.needs[name])})"
+        for name in can
+    )
     likely = _each(serving, can, lambda name: _likely_gpus(plan, name))
     lines = {
-        "A replica": f"holds, requests/s: {', '.join(held)}" if can else "",
+        "A replica": f"holds in SLO, of full at /s: {', '.join(held)}" if can else "",
         "How sure": f"GPUs in 80 of 100 draws: {likely}" if can else "",
     }
     return _needs_headline(serving, plan, can), rows, lines
@@ -160,13 +187,15 @@ def _fleet(need: Need) -> str:
 
 def _needs_headline(serving: Serving, plan: FleetPlan, can: Sequence[str]) -> str:
     if not can or plan.decision is None:
-        return f"No number of GPUs keeps {_percent(plan.share)} of the requests within {_bounds(serving)}."
+        return f"No number of GPUs keeps {percent_text(plan.share)} of the requests within {_bounds(serving)}."
     totals, losses = {name: float(plan.total(name) or 0.0) for name in can}, plan.decision.losses
     best, *others = sorted(can, key=lambda name: (name != plan.leader, totals[name], losses.get(name, 1.0)))
     site = serving.policies.configuration.site
     device = "GPUs" if site is None else site.profile.name.partition("-")[0].upper()
-    need, each = f"You need {format_count(totals[best])} {device}", f" ({_fleet(plan.needs[best])})"
-    goal = f" to keep {_percent(plan.share)} of requests within {_bounds(serving)}"
+    likely = _likely_gpus(plan, best)
+    range_of = f" ({likely} likely)" if "-" in likely else ""
+    need, each = f"You need {format_count(totals[best])}{range_of} {device}", f" ({_fleet(plan.needs[best])})"
+    goal = f" to keep {percent_text(plan.share)} of requests within {_bounds(serving)}"
     if not others:
         alone = f" {_with(serving, best)}" if len(plan.needs) > 1 else ""
         return f"{need}{alone}{each}{goal}{'; no number is enough otherwise' if alone else ''}."
@@ -177,7 +206,9 @@ def _needs_headline(serving: Serving, plan: FleetPlan, can: Sequence[str]) -> st
         impossible = "" if Autoregressive.name not in plan.needs else "; without drafts no number is enough"
         return f"{need} {_with(serving, best)}{each}, {rest}{goal}{impossible}."
     saved = totals[plain] - totals[drafting]
-    saves = f"{_called(serving, drafting)} {_saves(saved)}{_tokens(plan, plain, drafting, saved)}"
+    fewer, more = (drafting, plain) if saved > 0.0 else (plain, drafting)
+    is_sure = not saved or plan.saves_in(fewer, more) >= _SURE
+    saves = f"{_called(serving, drafting)} {_saves(saved, is_sure)}{_tokens(plan, plain, drafting, saved)}"
     if not saved:
         fleets = {name: _fleet(plan.needs[name]) for name in (plain, drafting)}
         unlike = "; ".join(f"{_with(serving, name)} {fleet}" for name, fleet in fleets.items())
@@ -191,10 +222,11 @@ def _bounds(serving: Serving) -> str:
     return "" if serving.how.slo is None else serving.how.slo.words
 
 
-def _saves(gpus: float) -> str:
+def _saves(gpus: float, is_sure: bool) -> str:
     if not gpus:
         return "saves none"
-    return f"saves {format_count(gpus)}" if gpus > 0 else f"takes {format_count(-gpus)} more"
+    saves, takes = ("saves", "takes") if is_sure else ("may save", "may take")
+    return f"{saves} {format_count(gpus)}" if gpus > 0 else f"{takes} {format_count(-gpus)} more"
 
 
 def _tokens(plan: FleetPlan, plain: str, drafting: str, saved: float) -> str:
@@ -224,10 +256,10 @@ def _holds(serving: Serving, gpu_hour: float | None) -> Screen:
         f"A replica {_with(serving, most)} holds the most within {serving.how.slo}: {rates[most]:.3g} requests/s."
     )
     if not rates[most]:
-        headline = f"No replica keeps {_percent(serving.goal.share)} of the requests within {serving.how.slo}."
+        headline = f"No replica keeps {percent_text(serving.goal.share)} of the requests within {serving.how.slo}."
     elif cheapest != most:
         headline += f" A GPU holds the most {_with(serving, cheapest)}."
-    return headline, rows, {"Why": f"{_percent(serving.goal.share)} of the requests keep the SLO there"}
+    return headline, rows, {"Why": f"{percent_text(serving.goal.share)} of the requests keep the SLO there"}
 
 
 # who is done first, where nobody says what is good
@@ -244,7 +276,7 @@ def _at_a_load(serving: Serving, gpu_hour: float | None) -> Screen:
         gpus, times = serving.policies.by_name[name].gpus * replicas, _times(point, name)
         kept = point.metrics[name].attainment if is_judged else None
         cells = [format_count(gpus), *_price(gpu_hour, gpus), _number(times[0]), _likely(serving, point, name)]
-        cells += [_number(times[1]), _number(times[2]) if kept is None else _percent(kept.value)]
+        cells += [_number(times[1]), _number(times[2]) if kept is None else percent_text(kept.value)]
         rows.append((_row(serving, name, _k(point, name)), *cells, f"{replicas * serving.capacities[name][0]:.3g}"))
     lines = {"How sure": _sure(serving, point), "K": _other_ks(serving, point), "Turns": _gpu_for_gpu(serving)}
     return _done_first(serving, point), rows, lines
@@ -311,7 +343,7 @@ def _other_ks(serving: Serving, point: ServedLoad) -> str:
     usual = int(DEFAULTS["k"])
     losses = {name: each.losses.get(usual, 0.0) - each.loss.mean for name, each in point.lookaheads.items()}
     matter = [name for name, lost in losses.items() if name != AUTO and lost >= _MATTERS]
-    lost = _listed(serving, matter, lambda name: _percent(losses[name]))
+    lost = _listed(serving, matter, lambda name: percent_text(losses[name]))
     return f"chosen for this load: K {usual} would lose {lost}" if matter else ""
 
 

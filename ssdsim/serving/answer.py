@@ -284,7 +284,7 @@ def _plan(plan: FleetPlan, gpu_hour: float | None) -> dict[str, Any]:
             "measured": None if need.metrics is None else _metrics(need.metrics, gpu_hour),
         }
     return {
-        **picked(plan, "rate", "share"),
+        **picked(plan, "rate", "share", "doubts"),
         "peak": None if plan.peak is None else asdict(plan.peak),
         "needs": needs,
         "decision": None if plan.decision is None else _decision(plan.decision),

@@ -51,6 +51,20 @@ class Sharing(Record):
         rate = self.tokens_per_s[..., -1]
         return np.asarray(rate / (self.tokens + rate * self.lost_s[..., -1]))
 
+    def builds_s(self, rate: float) -> float:
+        """Seconds in which as many requests as run in the long run at ``rate`` come together, from none: the time after
+        which 1/e of what lacks still does. Infinite where more come than go.
+
+        With ``n`` that decode, ``mu(n)`` requests go a second; a lack of one of them is made up at the slope of ``mu``.
+        """
+        running = float(self.served(rate).running)
+        if not running < self.most - 1:
+            return np.inf
+        each_s = self.tokens_per_s / (self.tokens + self.tokens_per_s * self.lost_s)
+        at = max(1, round(running))
+        slope = float(each_s[at] - each_s[at - 1])
+        return 1.0 / slope if slope > 0.0 else np.inf
+
     def under(self, draws: NDArray[np.intp]) -> Sharing:
         """Some of its draws; all of it where it has none."""
         if self.tokens_per_s.ndim == 1:

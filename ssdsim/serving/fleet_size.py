@@ -21,7 +21,7 @@ from ssdsim.base.record import Record, replace
 from ssdsim.serving.degrees import Degrees
 from ssdsim.serving.lookahead import OwnK, rate_within, speed
 from ssdsim.serving.metrics import Metrics, measure
-from ssdsim.serving.options import Fleet
+from ssdsim.serving.options import Fleet, Slo
 from ssdsim.serving.policy_runs import How, RunCache, attained, each_once, key_of, named, run
 from ssdsim.serving.workload import MOST_REQUESTS, Workload
 
@@ -34,6 +34,8 @@ _IDLE = 0.01  # of the capacity: a replica that fails with so little to do fails
 _NARROWED = 4  # times that what a replica holds is halved
 _BEYOND = 1.3  # times what the closed form holds: where one replica is sure to fail
 _SLACK = 1e-9
+_LASTS = 10.0  # times what a queue needs to build: of a log that is shorter, a tenth or more came to idle replicas
+_MOST_REPEATS = 20  # of a log that is shorter
 
 
 class Need(Record):
@@ -68,7 +70,8 @@ class FleetPlan(Record):
     that is.
 
     ``gpus_of`` are the GPUs of each in draws of all that is not known, where any number is enough. ``decision`` is
-    between those that need the fewest GPUs: the one by which answers are done first.
+    between those that need the fewest GPUs: the one by which answers are done first. ``doubts`` are what the load
+    cannot show.
     """
 
     rate: float
@@ -77,6 +80,7 @@ class FleetPlan(Record):
     needs: Mapping[str, Need]
     gpus_of: Mapping[str, Array]
     decision: Decision[str] | None
+    doubts: tuple[str, ...] = ()
 
     @property
     def leader(self) -> str:
@@ -87,6 +91,10 @@ class FleetPlan(Record):
         """The 80 % range of a strategy's GPUs."""
         low, high = quantiles(self.gpus_of[name], 0.1, 0.9)
         return round(float(low)), round(float(high))
+
+    def saves_in(self, name: str, other: str) -> float:
+        """The share of draws in which ``name`` needs fewer GPUs than ``other``."""
+        return float(np.mean(self.gpus_of[name] < self.gpus_of[other]))
 
     def total(self, name: str) -> float | None:
         """GPUs in all."""
@@ -114,13 +122,51 @@ def fleet_plan(
     needs = each_once(names, keys, Need, _search, work, cache, workers)
     can = {name: degrees.own(name, needs[name].tp) for name in names if needs[name].replicas is not None}
     gpus_of = {name: needs[name].gpus * _replicas(own, needs[name], workload.rate, how) for name, own in can.items()}
-    plan = FleetPlan(workload.rate, share, peak_of(workload), {n: needs[n] for n in names}, gpus_of, None)
+    there = {
+        name: own.by_k[needs[name].k].mean.builds_s(_a_replica(workload, needs[name])) for name, own in can.items()
+    }
+    doubts = _brief(workload, max(there.values(), default=0.0))
+    plan = FleetPlan(workload.rate, share, peak_of(workload), {n: needs[n] for n in names}, gpus_of, None, doubts)
     totals = {name: float(plan.total(name) or 0.0) for name in can}
     fewest = [name for name in can if totals[name] <= min(totals.values())]
     if not fewest:
         return plan
     speeds = {name: _speed(can[name], needs[name].k, needs[name].replicas or 1, workload) for name in fewest}
     return replace(plan, decision=decide([Candidate.of(n, n, totals[n]) for n in fewest], speeds, known))
+
+
+def _a_replica(workload: Workload, need: Need) -> float:
+    """Requests a second of each replica."""
+    return workload.rate / (need.replicas or 1)
+
+
+def _brief(workload: Workload, builds_s: float) -> tuple[str, ...]:
+    """What is said of a log that ends before its queue is as long as it will be."""
+    lasts_s, repeats = workload.requests / workload.rate, workload.repeats
+    is_still = workload.generate is None and repeats * lasts_s < _LASTS * builds_s
+    if repeats == 1 and not is_still:
+        return ()
+    ran = f": ran {repeats} times over" if repeats > 1 else ""
+    still = ", still too short" if repeats > 1 and is_still else ""
+    return (f"the log's {lasts_s:,.0f} s are too short for queues to build{ran}{still}",)
+
+
+def lasting(workload: Workload, degrees: Degrees, slo: Slo) -> Workload:
+    """A log that is run as often as queues need to build on the replicas that the closed form has it need; twice that,
+    because others may be found.
+    """
+    if workload.generate is not None:
+        return workload
+    longest_s = 0.0
+    for name in degrees.names:
+        own = degrees.own(name, degrees.in_order(name, workload.rate, slo)[0][0], rough=degrees.is_open)
+        for each in own.by_k.values():
+            replicas = ceil(workload.rate / float(rate_within(each.mean, slo)[0]))
+            longest_s = max(longest_s, each.mean.builds_s(workload.rate / replicas))
+    lasts_s, most = workload.requests / workload.rate, max(1, MOST_REQUESTS // workload.requests)
+    if lasts_s >= _LASTS * longest_s:
+        return workload
+    return replace(workload, repeats=min(_MOST_REPEATS, most, ceil(min(2.0 * _LASTS * longest_s / lasts_s, 1e6))))
 
 
 def _searched(degrees: Degrees, name: str) -> str:
@@ -246,7 +292,9 @@ class _Search:
         return low * a_replica
 
     def _keeps(self, k: int, replicas: int, faster: float = 1.0) -> bool:
-        return attained(self._at(k, replicas, faster)) >= self._share
+        """Say whether enough requests are good; never where replicas are full, which a short load may not show."""
+        kept = attained(self._at(k, replicas, faster)) >= self._share
+        return kept and faster * self._workload.rate / replicas < float(self.own.by_k[k].mean.capacity)
 
     def _at(self, k: int, replicas: int, faster: float = 1.0) -> Metrics:
         key = k, replicas, faster
@@ -267,8 +315,10 @@ def _first(keeps: Callable[[int], bool], low: int, high: int) -> int:
 def part_of(workload: Workload, replicas: int, how: How) -> tuple[Workload, How]:
     """Requests of so many of the replicas as tell enough, and how these run: in turn each gets as many as the others.
 
-    Where requests are made up, more are: a replica gets as many as a lone one would.
+    Where requests are made up, more are: a replica gets as many as a lone one would. A log that is
+    too short is repeated.
     """
+    workload = workload.repeated()
     if how.fleet.router != "round-robin":
         return workload, replace(how, fleet=replace(how.fleet, replicas=replicas))
     few = min(replicas, ceil(_ENOUGH * replicas / workload.requests))

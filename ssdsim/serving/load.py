@@ -233,11 +233,16 @@ class Load(OptionRecord):
         """The requests of the log's file."""
         path, between = cast(Path, self.workload), cast("tuple[float, float] | None", self.slice)
         cut = LogSelection(*(between or (0.0, np.inf)), limit=self.limit, faster=self.scale_rate)
-        workload, _ = workload_of(
+        workload, log = workload_of(
             path, cut, seed=seed, tokenizer=cast("Path | None", self.tokenizer), time_unit=self.time_unit
         )
         if workload.concurrency is None and workload.pattern_only and self.rates is None and not searched:
-            raise InputError(f"{path}: its requests have no arrivals; give --rate")
+            from ssdsim.readers.request_logs.log import arrival_columns
+
+            column = " or ".join(arrival_columns(log.form))
+            raise InputError(
+                f"{path}: its requests have no arrivals; give --rate{column and f', or a column {column}'}"
+            )
         return self._paced(workload)
 
     def _paced(self, workload: Workload) -> Workload:

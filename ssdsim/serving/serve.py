@@ -17,7 +17,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
 from ssdsim.base.option import in_python, option_names, options_of, pop_record
-from ssdsim.base.record import Record
+from ssdsim.base.record import Record, replace
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import refuse_others
@@ -113,6 +113,9 @@ def served(
     ks, switches = KS if open_k else (), sized is None or not open_k
     degrees = Degrees(options, workload, batching, tried, scheduled, ks, switches, effort.seed)
     chosen = next(iter(degrees.possible.values()))
+    if sized is not None and goal.bounds is not None:
+        sized = fleet_size.lasting(sized, degrees, goal.bounds)
+        workload = replace(workload, repeats=sized.repeats)
     _check_shared(options["targets"], chosen)
     schedule_text = "" if scheduled is None else scheduled.read_text(encoding="utf-8")
 

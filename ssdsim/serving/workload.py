@@ -109,7 +109,8 @@ class Workload(Record):
     ``kind`` is a uniform number of each request: which of several kinds it is, where requests differ in how well they
     are drafted for. With ``concurrency`` arrivals do not count: so many requests are there at any time. ``generate``
     draws more of the same, where requests are made up. ``pattern_only`` where the file has no arrivals: they are drawn,
-    one a second. ``doubts`` are what may be wrong with them.
+    one a second. ``doubts`` are what may be wrong with them. ``repeats`` are how often a search for GPUs runs them, one
+    time after the other, where they end before queues are as long as they will be.
     """
 
     arrival_s: Array
@@ -122,6 +123,7 @@ class Workload(Record):
     doubts: tuple[str, ...] = ()
     pattern_only: bool = False
     generate: Callable[[int], Workload] | None = None
+    repeats: int = 1
 
     @property
     def requests(self) -> int:
@@ -164,11 +166,19 @@ class Workload(Record):
         assert self.generate is not None
         return replace(self.generate(requests).at_rate(self.rate), generate=self.generate)
 
+    def repeated(self) -> Workload:
+        """As often as it is to run, at the same rate."""
+        if self.repeats == 1:
+            return self
+        after_s = np.repeat(np.arange(self.repeats) * self.requests / self.rate, self.requests)
+        every = self.only(np.tile(np.arange(self.requests), self.repeats))
+        return replace(every, arrival_s=every.arrival_s + after_s, repeats=1)
+
     def first(self, requests: int) -> Workload:
         """The first so many."""
         return self.only(slice(requests))
 
-    def only(self, which: slice | NDArray[np.bool_]) -> Workload:
+    def only(self, which: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Workload:
         """Some of the requests, when they come."""
         columns = ("arrival_s", "input_tokens", "output_tokens", "kind")
         return replace(self, **{name: getattr(self, name)[which] for name in columns})

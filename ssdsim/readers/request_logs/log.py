@@ -99,8 +99,16 @@ def read_table(path: Path) -> RequestLog:
             times, dated = (None, False) if at is None else _arrivals(columns[at], at, str(path))
             inputs, outputs = (_numbers(columns[name], name, str(path)) for name in (form.inputs, form.outputs))
             return RequestLog(form.name, times, inputs, outputs, None if dated or times is None else "s")
+    for sign, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(columns) == 1 and sign in next(iter(columns)):
+            raise InputError(f"{path}: its columns are parted by {name}; write them with commas")
     known = "; ".join(f"{form.name}: {', '.join(sorted(form.needed))}" for form in _FORMS)
     raise InputError(f"{path}: no known columns ({', '.join(columns)}). Known: {known}")
+
+
+def arrival_columns(form: str) -> Sequence[str]:
+    """Columns of arrivals that a table of a form may have; none of other files."""
+    return tuple(dict.fromkeys(name for each in _FORMS if each.name == form for name in each.arrivals))
 
 
 def in_seconds(log: RequestLog, unit: TimeUnit | None = None) -> RequestLog:

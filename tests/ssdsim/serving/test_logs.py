@@ -149,6 +149,12 @@ def test_a_benchmark_without_starts_has_what_was_in_flight_or_asks(tmp_path: Pat
     assert workload_of(written(tmp_path, json.dumps(bench())))[0].concurrency is None
 
 
+def test_a_table_without_arrivals_names_their_column(tmp_path: Path) -> None:
+    load = Load(workload=written(tmp_path, "input_tokens,output_tokens\n100,20\n"))
+    with pytest.raises(InputError, match="give --rate, or a column arrival_s or timestamp"):
+        load.arrives(0)
+
+
 def test_aiperfs_records(tmp_path: Path) -> None:
     def record(start: int, ttft: float, whole: float) -> dict[str, object]:
         values = {"time_to_first_token": ttft, "request_latency": whole}
@@ -197,6 +203,7 @@ DETAILED = {"input_lens": [1], "output_lens": [2]}
         (lines({"conversations": 7}), "record 1: conversations: must be a valid tuple, got 7"),
         (lines({"conversations": [7, 8]}), "record 1: conversations.0: must be"),
         (lines({"input_length": "5x", "output_length": 3}), "record 1: input_length: must be a valid number"),
+        ("TIMESTAMP;ContextTokens;GeneratedTokens\n1;2;3\n", "parted by semicolons; write them with commas"),
         ("arrival_s,input_tokens,output_tokens\n0,1e300,5\n", "input tokens must be at most 1e"),
         ("arrival_s,input_tokens,output_tokens\ninf,1,5\n", "arrivals must be at most 1e"),
     ],

@@ -278,11 +278,77 @@ def test_what_explains_a_plan_is_of_the_replicas_that_it_needs() -> None:
     told = json.loads(_sized("--json"))["plan"]["needs"]
     rows = {line[:17].strip(): line.split() for line in said.splitlines() if line}
     assert [float(each) for each in rows["GPUs"][-2:]] == [told[name]["gpus"] for name in ("ar", "sd")]
-    assert all(float(each.rstrip("%")) >= 90.0 for each in rows["attained"][-2:])
+    assert all(float(each.rstrip("%")) >= 90.0 for each in rows["in SLO"][-4::2])
     assert [float(each) for each in rows["requests done/s"][-2:]] == pytest.approx([60.0, 60.0], rel=0.1)
     cost = [told[name]["measured"]["cost_per_million_tokens"] for name in ("ar", "sd")]
     assert [float(each) for each in rows["per 1M tok"][-2:]] == pytest.approx(cost, rel=0.01)
     assert "Above that run" not in said
+
+
+@cache
+def _log() -> str:
+    """300 requests in a minute."""
+    rng = np.random.default_rng(1)
+    at, inputs = np.cumsum(rng.exponential(0.2, 300)), rng.integers(200, 2800, 300)
+    rows = (f"{t:.3f},{i},{o}" for t, i, o in zip(at, inputs, rng.integers(20, 480, 300), strict=True))
+    return "\n".join(["arrival_s,input_tokens,output_tokens", *rows, ""])
+
+
+_OF_LOG = "--strategies ar --model llama-3.1-70b --quiet --tp 4"
+
+
+def test_a_short_log_needs_as_many_gpus_as_a_long_one_and_says_so(tmp_path: Path) -> None:
+    """It was over before its queue was there: 4 GPUs, and 8 of the same log repeated."""
+    header, *rows = _log().splitlines()
+    logs = {"short": rows, "long": []}
+    for again in range(12):
+        logs["long"] += [f"{float(t) + 60.0 * again},{rest}" for t, rest in (row.split(",", 1) for row in rows)]
+    said = {}
+    for name, lines in logs.items():
+        (tmp_path / name).write_text("\n".join([header, *lines, ""]))
+        done = asked(*f"plan --log {tmp_path / name} {_OF_LOG} --slo ttft:1s,tpot:50ms --json".split())
+        said[name] = json.loads(done.stdout)["plan"]
+    assert said["short"]["needs"]["ar"]["gpus"] == said["long"]["needs"]["ar"]["gpus"] == 8
+    assert "too short for queues to build" in said["short"]["doubts"][0]
+    assert not said["long"]["doubts"]
+
+
+def test_replicas_that_are_full_are_not_enough_however_short_the_load_is() -> None:
+    """An SLO that lets a short load pile up was kept by one replica."""
+    options = {**SMALL, "requests": 30, "input_len": 500, "output_len": 80, "slo": "e2el:100s"}
+    for rate in (100.0, 300.0):
+        serving = serve(rate=rate, strategies="ar", **options)
+        assert serving.plan is not None
+        assert rate / (serving.plan.needs["ar"].replicas or 1) < serving.capacities["ar"][0]
+
+
+def test_a_bound_below_an_idle_pass_hints_at_its_unit() -> None:
+    """ttft:1 was meant as a second."""
+    words = f"plan --rate 4 {SHORT} --strategies ar --quiet --slo"
+    said = " ".join(asked(*words.split(), "ttft:1,tpot:0.05").stdout.split())
+    assert "an idle replica takes TTFT" in said
+    assert "a plain number is ms, so did you mean ttft:1s,tpot:0.05s?" in said
+    assert "did you mean" not in asked(*words.split(), "tpot:0.05ms").stdout
+    assert "an idle" not in asked(*words.split(), "ttft:1s").stdout
+
+
+def test_next_neither_repeats_nor_shrinks_what_was_given(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(_log())
+    words = f"plan --log {tmp_path / 'log.csv'} {_OF_LOG} --slo ttft:1s,tpot:50ms"
+    assert "--scale-rate 0.4: what if load doubles;" in asked(*words.split(), "--scale-rate", "0.2").stdout
+    said = asked(*f"plan --rate 60 {SHORT} --slo ttft:300,tpot:8 --strategies ar --attainment 0.999".split()).stdout
+    assert "Next" in said
+    assert "--attainment" not in said
+
+
+def test_the_headline_says_the_range_of_its_gpus_and_whether_they_are_surely_saved() -> None:
+    """It named one number where 'How sure' had from 3 to 6."""
+    said = " ".join(_sized().split())
+    told = json.loads(_sized("--json"))["plan"]
+    low, high = told["needs"][told["decision"]["chosen"]]["gpus_likely"]
+    assert low < high
+    assert f"({low}-{high} likely)" in said.split(" to keep ")[0]
+    assert " may save " in said or " may take " in said or "saves none" in said
 
 
 def test_help_of_a_plan_has_what_planners_ask_next() -> None:
