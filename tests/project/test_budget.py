@@ -17,9 +17,9 @@ BUDGETS = {
         21,
     ),  # limits of files, what is JSON; spellings in Python; all that a card lacks, the road to one that is not there
     "ssdsim/cli": (
-        4_650,
+        4_665,
         29,
-    ),  # what a terminal obeys is shown; first screens beside what --explain has; former names; what plan searched
+    ),  # SLOs below an idle pass, a plan's range; first screens beside what --explain has; what plan searched
     "ssdsim/hardware": (
         4_168,
         19,
@@ -40,9 +40,9 @@ BUDGETS = {
     "ssdsim/rounds": (1_270, 7),  # what a look at a slot finds in the long run
     "ssdsim/runs": (1_005, 6),
     "ssdsim/serving": (
-        6_715,
+        6_785,
         26,
-    ),  # how many replicas an SLO needs and on which degrees, K at the load, which is told of these
+    ),  # how many replicas an SLO needs and on which degrees, K at the load; short logs repeated
     "ssdsim/strategies": (5_440, 36),  # Saguaro's C, targets out of step, MineDraft's clock, Domino
     "ssdsim/tokens": (3_340, 21),  # priors of acceptance, and what Saguaro's C makes of acceptance and hits
     "ssdsim/transformer": (3_410, 16),  # names of checkpoints, activations of a device; a GRU after a block
