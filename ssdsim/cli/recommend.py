@@ -166,7 +166,7 @@ def answered(
         recommendation, plan = recommended_with_launch_plan(progress, rate, slo, explained, seed=seed, **options)
     failed = int(all(answer.best is None for answer in recommendation.answers))
     if paste is not None:
-        return failed or _paste(recommendation, None if paste == _NAMED else paste, output, quiet)
+        return failed or _paste(recommendation, plan, None if paste == _NAMED else paste, output, quiet)
     answer = recommendation_json(recommendation, plan) if as_json or output is not None else {}
     if output is not None:
         with progress_bar("recommend", "", quiet):
@@ -188,7 +188,9 @@ def answered(
     return failed
 
 
-def _paste(recommendation: Recommendation, what: str | None, output: Path | None, quiet: bool) -> int:
+def _paste(
+    recommendation: Recommendation, plan: LaunchPlan | None, what: str | None, output: Path | None, quiet: bool
+) -> int:
     """The command or the file alone; its notes go to stderr."""
     started = launch(recommendation.answers, recommendation.request, what)
     if started is None or started.command is None:
@@ -201,7 +203,8 @@ def _paste(recommendation: Recommendation, what: str | None, output: Path | None
     if not quiet:
         from ssdsim.cli.render_recommendation import assumed
 
-        print_each("note: ", [*made.notes, f"assumed: {assumed(recommendation)}"], "cyan")
+        served = [plan.instead] if plan is not None and plan.instead else []
+        print_each("note: ", [*served, *made.notes, f"assumed: {assumed(recommendation)}"], "cyan")
     return int(not made.text)
 
 

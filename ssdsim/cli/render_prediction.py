@@ -13,7 +13,7 @@ from ssdsim.answers.verdict import percent, title_of, worth_measuring
 from ssdsim.base.option import spelled
 from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, print_labelled, print_origins, print_warnings
-from ssdsim.cli.screen import print_screen, screen
+from ssdsim.cli.screen import MOST_COLUMNS, carried, print_screen, screen
 from ssdsim.cli.tables import TextTable
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.configuration import Configuration
@@ -27,6 +27,8 @@ from ssdsim.tokens.saguaro import PLAIN
 _MAIN = ("alpha", "acceptance", "p_hit", "hit_c", "hit_curve")  # inputs of a first screen
 _MOVES = 0.05  # of a round or of the passes' time: what is less cannot move the answer by more
 BAR_WIDTH = 56
+_ALL, _MORE = "--explain: rounds, ranges, sources", "--explain: more"
+_BESIDE_NEXT = MOST_COLUMNS - 10  # labels and their gap
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below
 _STYLES = {"verify": "blue", "draft": "yellow", "communicate": "magenta", "fallback": "red", "host": "bright_black"}
 _BLOCKS = {"verify": "█", "draft": "▓", "communicate": "▒", "fallback": "░", "host": "▪"}
@@ -136,10 +138,16 @@ def _standing(each: TokenInput) -> str:
 
 def _next(prediction: Prediction) -> str:
     site, settings = prediction.configuration.site, prediction.configuration.settings
-    searched = "" if site is None else f"ssdsim recommend --gpus {site.profile.device.count}".ljust(31)
-    head = published_head({name: value for name, value in settings.items() if settings.source(name) == GIVEN})
-    heads = f"\n--drafter {head}: such heads are published for {settings['target']}" if head else ""
-    return f"{searched}--explain: rounds, ranges, sources{heads}"
+    given = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
+    searched = "" if site is None else f"ssdsim recommend --gpus {site.profile.device.count}{carried(given)}"
+    head = published_head(given)
+    heads = f"--drafter {head}: such heads are published for {settings['target']}" if head else ""
+    if not searched:
+        return "\n".join(filter(None, (_ALL, heads)))
+    for more in (_ALL, _MORE):
+        if len(beside := f"{searched:29}  {more}") <= _BESIDE_NEXT:
+            return "\n".join(filter(None, (beside, heads)))
+    return "; ".join((searched, _MORE, *([f"--drafter {head} is published"] if head else [])))
 
 
 def _not_there(prediction: Prediction) -> str:

@@ -8,14 +8,14 @@ from ssdsim import strategies
 from ssdsim.advise.recommend.command import together
 from ssdsim.advise.recommend.deployment import Deployment
 from ssdsim.advise.recommend.launch_plan import ATTAINMENT, LaunchPlan
-from ssdsim.advise.recommend.recommendation import BatchAnswer, Recommendation
+from ssdsim.advise.recommend.recommendation import BatchAnswer, Recommendation, UnsupportedByEngine
 from ssdsim.advise.recommend.request import SearchRequest
 from ssdsim.advise.recommend.words import how_sure, losses, percents, span
 from ssdsim.answers.decision import WORTH_KNOWING, Decision
 from ssdsim.answers.turning import conditions
 from ssdsim.answers.verdict import title_of
 from ssdsim.base.intervals import Interval
-from ssdsim.cli.screen import print_screen
+from ssdsim.cli.screen import MOST_LINES, carried, height, print_screen
 from ssdsim.hardware.catalog import short_hardware_name
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.question.drafting import drafter_by_options, published_head
@@ -40,7 +40,7 @@ def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None
     """The first screen; of ``every`` strategy at one batch, where that was asked for."""
     answers = [answer for answer in recommendation.answers if answer.best is not None]
     switched = _switched(recommendation.request, answers) if answers else []
-    more = "rivals"
+    more, instead = "rivals", plan.instead if plan is not None else ""
     alone = every and len(answers) == 1
     if alone:
         headline, table = _all_headline(recommendation, answers[0]), _all_rows(answers[0])
@@ -48,20 +48,25 @@ def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None
     elif switched:
         headline, table = _switch_headline(recommendation.request, answers), switched
     else:
-        headline, table = _headline(recommendation.request, answers), _rows(recommendation.request, answers)
-    sure = _how_sure(answers, not switched) if answers and not alone else ""
+        headline, table = _headline(recommendation.request, answers), _rows(recommendation.request, answers, plan)
+    if instead:
+        headline = f"{_asked(recommendation.request)}: {instead}."
+    sure = _how_sure(answers, not switched) if answers and not alone and not instead else ""
     gains = _over_ar(answers) if len(answers) > 1 and not switched else ""
     lines = [
         ("Over AR", gains),
         ("How sure", sure),
         *_lines(recommendation, answers),
-        *_served(plan),
+        *_served(plan, recommendation.request),
         *_no_room(recommendation),
     ]
     shown = answers if alone else _some(answers)
     hidden = [str(answer.batch) for answer in answers if answer not in shown]
     lines += [("Left out", f"{', '.join(hidden)} in flight: --explain has them")] if hidden else []
     lines += _next(recommendation, more)
+    if not (switched or alone or instead):
+        longer = [*lines[:-1], *_last_gpus(recommendation), lines[-1]] if lines else []
+        lines = longer if height(headline, table, longer) <= MOST_LINES else lines
     print_screen(headline, table, lines, words=("strategy", "run", "where", "how sure", "rests on"))
 
 
@@ -117,11 +122,36 @@ def _over_others(answer: BatchAnswer) -> str:
     first = answer.runner_up.shape.strategy if answer.runner_up is not None else ""
     names = [name for name in dict.fromkeys((first, Autoregressive.name)) if name in worth]
     titles = {name: _AR if name == Autoregressive.name else title_of(name) for name in names}
-    told = ", ".join(f"{worth[name].median:.2f}x {titles[name]}" for name in names)
+    told = ", ".join(f"{worth[name].median:.2f}x {titles[name]}{_elsewhere(answer, name)}" for name in names)
     return f"; {answer.best.title} is {told}" if told else ""
 
 
-def _rows(request: SearchRequest, answers: Sequence[BatchAnswer]) -> list[tuple[str, ...]]:
+def _elsewhere(answer: BatchAnswer, name: str) -> str:
+    """`` at TP 2``: where a rival's target has another place than that of the best."""
+    (own, where), (_, there) = ((d, _where(d)) for d in (answer.best, answer.by_strategy[name]) if d is not None)
+    place = there.partition(" + ")[0]
+    return "" if own is None or place == where.partition(" + ")[0] else f" at {place}"
+
+
+def _where(d: Deployment) -> str:
+    """``2 x TP 4``."""
+    return d.name.replace(f"{d.title} ", "")
+
+
+def _last_gpus(recommendation: Recommendation) -> Iterator[tuple[str, str]]:
+    """What the last GPUs of the best buy."""
+    about, request = recommendation.focus_answer, recommendation.request
+    if about is None or about.best is None or not recommendation.fewer or len(recommendation.answers) > 1:
+        return
+    fewer, rate = recommendation.fewer[-1], about.rate(about.best.shape.strategy).median
+    used = fewer.deployment.gpus
+    if request.rank == "user":
+        gets = f"{number(fewer.rate.median)} tokens/s on {used} GPU{'s' if used > 1 else ''}"
+        more, times = about.best.gpus - used, rate / fewer.rate.median
+        yield "Fewer", f"{run(fewer.deployment)}: {gets}; {more} more give{'s' if more == 1 else ''} {times:.2f}x"
+
+
+def _rows(request: SearchRequest, answers: Sequence[BatchAnswer], plan: LaunchPlan | None) -> list[tuple[str, ...]]:
     ranked = {"user": (), "gpu": ("a GPU",), "cost": ("$/Mtoken",)}[request.rank]
     user = "a user" if ranked else "tokens/s a user"
     rows: list[tuple[str, ...]] = [("in flight", "run", user, "likely", *ranked, "GPUs", "how sure")] if answers else []
@@ -132,6 +162,7 @@ def _rows(request: SearchRequest, answers: Sequence[BatchAnswer]) -> list[tuple[
         scale = rate.median / best.per_user
         per_gpu = {"user": (), "gpu": (number(scale * best.per_gpu),), "cost": (_price(best, request, scale),)}
         sure = "" if answer.decision is None else how_sure(answer.decision)
+        sure = sure if plan is None else plan.misses.get(best.shape.strategy, sure)
         told = number(rate.median), between(rate.likely), *per_gpu[request.rank], str(best.gpus)
         rows.append((str(answer.batch), run(best), *told, sure))
     return rows
@@ -220,9 +251,8 @@ def _all_rows(answer: BatchAnswer) -> list[tuple[str, ...]]:
         d, best_in = choice.by_strategy[name], decision.best_in.get(name, 0.0)
         inputs = [each for each in d.scenario.known.inputs if each.standing != "given"]
         rests_on = " and ".join(dict.fromkeys(each.what for each in inputs)) or "timings"
-        where = d.name.replace(f"{d.title} ", "")
         rate = number(choice.rates[name].median)
-        rows.append((d.title, where, rate, percents([lost[name]]), percents([best_in]), rests_on))
+        rows.append((d.title, _where(d), rate, percents([lost[name]]), percents([best_in]), rests_on))
     return rows
 
 
@@ -258,7 +288,13 @@ def _lines(recommendation: Recommendation, answers: Sequence[BatchAnswer]) -> It
         yield "Turns", f"{at}{other} wins only if {conditions(turning.choice.turns)}"
     yield "Assumed", assumed(recommendation)
     for each in [each for each in answers[-1].unsupported.values() if each.worth > _APART]:
-        yield "Apart", each.sentence
+        yield "Apart", apart(answers[-1], each)
+
+
+def apart(answer: BatchAnswer, each: UnsupportedByEngine) -> str:
+    """``with SSD, which vLLM does not have: 1.47x SD (SSD TP 4 + 1, K 7 at 1 in flight)``."""
+    over = "" if answer.best is None else f" {answer.best.title}"
+    return f"{each.sentence}{over} ({run(each.deployment)} at {answer.batch} in flight)"
 
 
 def _loss(answer: BatchAnswer) -> float:
@@ -285,7 +321,7 @@ def assumed(recommendation: Recommendation) -> str:
     return f"{', '.join(said)}{': nobody measured yours' if placeholders else ''}{knowing}"
 
 
-def _served(plan: LaunchPlan | None) -> Iterator[tuple[str, str]]:
+def _served(plan: LaunchPlan | None, request: SearchRequest) -> Iterator[tuple[str, str]]:
     """What was asked about a rate of requests or an SLO."""
     paying = None if plan is None else plan.paying
     if plan is None or paying is None:
@@ -301,6 +337,9 @@ def _served(plan: LaunchPlan | None) -> Iterator[tuple[str, str]]:
         rates = (f"{title_of(name)} {rate:.2f}" for name, rate in paying.within_slo.items())
         slo = Slo.parse(paying.slo).sentence if paying.slo else ""
         yield "SLO", f"{slo}: kept by {ATTAINMENT:.0%} of requests up to {', '.join(rates)} requests/s a {counted}"
+    if plan.instead and plan.keeps_up is None:
+        asked = f" --rate {1.0 if paying.rate is None else paying.rate:g}{f' --slo {paying.slo}' if paying.slo else ''}"
+        yield "GPUs", f"ssdsim plan{asked}{carried(request.options)}: how many it takes"
 
 
 def _no_room(recommendation: Recommendation) -> Iterator[tuple[str, str]]:

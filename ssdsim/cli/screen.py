@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from shlex import quote
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from ssdsim.base.option import spelled
 from ssdsim.cli.console import console, wrapped
 from ssdsim.cli.tables import TextTable
 
 MOST_COLUMNS = 80
+MOST_LINES = 15
 _GAP = 2  # blanks between a label and its text
 
 
@@ -19,6 +23,25 @@ def screen() -> Console:
     out = console()
     out.width = min(MOST_COLUMNS, out.width)
     return out
+
+
+def carried(given: Mapping[str, Any]) -> str:
+    """What was given of the models, the machine, the engine and the batch, as the next command takes it."""
+    words = {spelled(name): given.get(name) for name in ("target", "drafter", "draft", "hardware", "engine", "b")}
+    flags = {"--target": "--model", "--b": "-b"}
+    return "".join(f" {flags.get(flag, flag)} {quote(str(v))}" for flag, v in words.items() if v is not None)
+
+
+def height(headline: str, table: Sequence[Sequence[str]], lines: Sequence[tuple[str, str]]) -> int:
+    """Lines that a first screen takes where no row wraps."""
+    width, told = screen().width, [(label, text) for label, text in lines if text]
+    beside = max((len(label) for label, _ in told), default=0) + _GAP
+    paragraphs = [
+        len(wrapped(headline, width)),
+        len(table),
+        sum(len(wrapped(text, width - beside)) for _, text in told),
+    ]
+    return sum(paragraphs) + sum(number > 0 for number in paragraphs) - 1
 
 
 def print_screen(

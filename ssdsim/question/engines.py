@@ -23,12 +23,13 @@ class Engine(Record):
 
     runs: Runs | None
     drafter: str
+    name: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Engine:
         """The engine whose runtime the options name."""
         named = options.get("engine")
-        return cls(None if named is None else find_runtime(named).runs, drafter_by_options(options))
+        return cls(None if named is None else find_runtime(named).runs, drafter_by_options(options), named)
 
     @property
     def called(self) -> str | None:
@@ -68,7 +69,9 @@ class Engine(Record):
             return runnable
         own = [name for name in self.runs.strategies if self.runs.has(name, self.drafter)]
         drafting = f" with {drafters.ALL.named(self.drafter).title}" if self.runs.strategies.keys() & set(names) else ""
-        raise InputError(f"{self.runs.called} has no {titles(names, 'or')}{drafting}; it has {titles(own)}")
+        priced = f"ssdsim predict --engine {self.name} --strategies {','.join(dict.fromkeys((*own, *names)))}"
+        lacking = f"{self.runs.called} has no {titles(names, 'or')}{drafting}; it has {titles(own)}"
+        raise InputError(f"{lacking}; priced as if it had: {priced}")
 
     def subject(self, names: Sequence[str], asked: str | None) -> str:
         """The strategy that an answer is about, among those of ``names`` that it runs."""

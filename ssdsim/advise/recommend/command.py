@@ -9,7 +9,7 @@ from ssdsim import strategies
 from ssdsim.advise.candidates import fixed_options
 from ssdsim.advise.export.dialect import Dialect
 from ssdsim.advise.export.export import engine_of, export
-from ssdsim.advise.recommend.deployment import Deployment, score
+from ssdsim.advise.recommend.deployment import INDIFFERENT, Deployment, score
 from ssdsim.advise.recommend.recommendation import BatchAnswer
 from ssdsim.advise.recommend.request import SearchRequest
 from ssdsim.base.errors import InputError
@@ -62,7 +62,7 @@ def launch(answers: Sequence[BatchAnswer], request: SearchRequest, what: str | N
         return Launch(by_batch, _of_each(by_batch, dialect, request))
     if dialect is None and form is None:
         return Launch(by_batch, None)
-    notes = _other_placements(answers, by_batch)
+    notes = [*_not_run(answers, request), *_other_placements(answers, by_batch)]
     return Launch(by_batch, _of_all(by_batch, form or dialect.name, request, tuple(notes)))  # type: ignore[union-attr]
 
 
@@ -99,6 +99,21 @@ def _at(answer: BatchAnswer, place: _Place) -> tuple[Deployment | None, float]:
     own = [d for d in losses if serves(d)]
     best = min(own, key=losses.__getitem__, default=None)
     return best, 1.0 if best is None else losses[best]
+
+
+def _not_run(answers: Sequence[BatchAnswer], request: SearchRequest) -> Iterator[str]:
+    """A note on the strategy that the engine does not have and that would be worth the most."""
+    worth: dict[str, dict[int, float]] = {}
+    for answer in answers:
+        for name, each in answer.unsupported.items():
+            if request.engine.lacks(name) is not None and each.worth > 1.0 + INDIFFERENT:
+                worth.setdefault(name, {})[answer.batch] = each.worth
+    if worth:
+        name, at = max(worth.items(), key=lambda of: max(of[1].values()))
+        title, rates = strategies.ALL.named(name).title, [f"{each:.2f}" for each in sorted(at.values())]
+        slower = "-".join(dict.fromkeys((rates[0], rates[-1])))
+        where = f"{title} at {', '.join(map(str, at))} in flight"
+        yield f"{request.engine.called} has no {title}: this is the best that it runs, {slower}x slower than {where}"
 
 
 def _other_placements(answers: Sequence[BatchAnswer], by_batch: Mapping[int, Deployment]) -> Iterator[str]:

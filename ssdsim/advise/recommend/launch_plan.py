@@ -15,6 +15,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record, replace
+from ssdsim.question.engines import titles
 from ssdsim.question.options import DEFAULTS
 from ssdsim.question.token_inputs import by_standing
 from ssdsim.serving.answer import Serving
@@ -24,9 +25,11 @@ from ssdsim.serving.policies import accepted_options
 from ssdsim.serving.serve import served
 from ssdsim.serving.workload import Lengths, Workload, synthetic
 from ssdsim.strategies.ar import Autoregressive
+from ssdsim.transformer.forward import degrees
 
 ATTAINMENT = 0.9  # share of requests that must keep an SLO
 _REQUESTS = 600  # requests of a run in the search for the rate
+_HARDLY_ANY = 0.005  # requests/s, which is shown as 0.00
 
 
 class Paying(Record):
@@ -60,6 +63,40 @@ class LaunchPlan(Record):
     def command(self) -> Command | None:
         """What to paste for the engine that is named."""
         return None if self.launch is None else self.launch.command
+
+    @property
+    def misses(self) -> Mapping[str, str]:
+        """Strategies that cannot serve what was asked, and how they fail: at the rate, or within the SLO."""
+        if self.paying is None:
+            return {}
+        least = _HARDLY_ANY if self.paying.rate is None else self.paying.rate / self.deployment.copies
+        late = {name: "outside the SLO" for name, rate in self.paying.within_slo.items() if rate < least}
+        return late | {name: "saturated" for name, ms in self.paying.at_rate.items() if ms is None}
+
+    @property
+    def keeps_up(self) -> str | None:
+        """Of the strategies that were served what to run: the recommended one, else the next that keeps up."""
+        if self.paying is None:
+            return None
+        own, at_rate, within = self.deployment.shape.strategy, self.paying.at_rate, self.paying.within_slo
+        able = [name for name in (at_rate or within) if name not in self.misses]
+        return min(able, key=lambda name: (name != own, at_rate.get(name) or 0.0, -within.get(name, 0.0)), default=None)
+
+    @property
+    def instead(self) -> str:
+        """What to run where the recommended cannot serve what was asked; empty where it can."""
+        best, paying = self.deployment, self.paying
+        if paying is None or best.shape.strategy not in self.misses:
+            return ""
+        rate = "" if paying.rate is None else f" {paying.rate:g} requests/s"
+        asked = f"{rate or ' requests'}{' within the SLO' if paying.slo else ''}"
+        by_how = {how: [name for name in self.misses if self.misses[name] == how] for how in self.misses.values()}
+        failing = ", ".join(f"{titles(of)} {'is' if len(of) == 1 else 'are'} {how}" for how, of in by_how.items())
+        copies = f"{best.copies} x " if best.copies > 1 else ""
+        place = degrees(best.shape.tp, best.shape.ep, best.shape.data_parallel)
+        if self.keeps_up is None:
+            return f"nothing at {copies}{place} serves{asked}: {failing}"
+        return f"for{asked} run {copies}{strategies.ALL.named(self.keeps_up).title} {place}; {failing}"
 
 
 def recommended_with_launch_plan(
@@ -184,7 +221,7 @@ def as_json(recommendation: Recommendation, plan: LaunchPlan | None = None) -> d
             "b": request.batches,
             "at_least": request.at_least or None,
         },
-        "verdict": {"sentence": recommendation.sentence},
+        "verdict": {"sentence": (plan.instead if plan is not None else "") or recommendation.sentence},
         "engine": engine_json(request),
         **picked(recommendation, "answers", "focus", "elasticities", "swings", "evaluated"),
         **picked(recommendation, "provenance", "runtime", "pair", "inputs", "warnings"),
@@ -199,7 +236,7 @@ def _deploy(plan: LaunchPlan) -> dict[str, Any]:
     needed, everything = plan.cost or (None, None)
     by_batch = {} if plan.launch is None else plan.launch.by_batch
     return {
-        **picked(plan, "deployment", "paying", "not_served", "command"),
+        **picked(plan, "deployment", "paying", "keeps_up", "misses", "not_served", "command"),
         "k_by_batch": [{"b": batch, "k": each.lookahead, "run": each.name} for batch, each in by_batch.items()],
         "cost_needed": needed,
         "cost_all": everything,

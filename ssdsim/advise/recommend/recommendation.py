@@ -103,8 +103,8 @@ class Recommendation(Displayable, Record):
     """The answers by batch. All other fields are about ``focus_answer``.
 
     That is the answer at the largest batch where the subject is best; if it is best at none, at the smallest batch that
-    fits; None if nothing fits. ``fewer`` has what each smaller number of GPUs would be used for. The last four fields
-    but one are empty where they were not asked for.
+    fits; None if nothing fits. ``fewer`` has what each smaller number of GPUs would be used for, or the largest of them
+    alone. The last four fields but one are empty where they were not asked for.
     """
 
     request: SearchRequest
@@ -247,7 +247,7 @@ def recommended(
         answers=tuple(answers),
         sentence=sentence(request, answers),
         focus_answer=about,
-        fewer=_fewer(search, drawn, about) if explained else (),
+        fewer=_fewer(search, drawn, about, explained or len(answers) > 1),
         break_evens=bounds,
         swings=_swings(about) if explained else (),
         elasticities=moves,
@@ -306,12 +306,12 @@ def _answer(search: Search, drawn: DeploymentDraws, batch: int) -> BatchAnswer:
     return BatchAnswer(batch, impossible, frontier, choice, unsupported=beside)
 
 
-def _fewer(search: Search, drawn: DeploymentDraws, about: BatchAnswer | None) -> tuple[WithFewer, ...]:
-    """What each number of GPUs below that of the best would be used for."""
+def _fewer(search: Search, drawn: DeploymentDraws, about: BatchAnswer | None, every: bool) -> tuple[WithFewer, ...]:
+    """What ``every`` number of GPUs below that of the best would be used for; else the largest of them."""
     if about is None or about.best is None:
         return ()
     request, found = search.request, dict[Deployment, WithFewer]()
-    for gpus in range(1, about.best.gpus):
+    for gpus in range(1 if every else max(1, about.best.gpus - 1), about.best.gpus):
         within = [d for d in search.deployments(about.batch) if d.gpus <= gpus]
         if choice := choose(within, drawn, request.rank, request.at_least, request.rule):
             chosen = choice.decision.chosen
