@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -91,6 +91,8 @@ class Number(Kind, Record):
         return f"be at least {self.least:g}" + (f" and at most {self.most:,.12g}" if isfinite(self.most) else "")
 
     def parse(self, text: str) -> float:
+        if self.most == inf and text.lower().removeprefix("+") in ("inf", "infinity"):
+            return inf
         return _share(text) if self.most <= 1.0 else _number(text)
 
     def checked(self, said: str, value: Any) -> float:

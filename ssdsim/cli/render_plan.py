@@ -150,14 +150,10 @@ def _needs(serving: Serving, plan: FleetPlan, gpu_hour: float | None) -> Screen:
             (title, format_count(gpus), *_price(gpu_hour, gpus), percent_text(need.metrics.attainment.value), *times)
         )
     can = [name for name, need in plan.needs.items() if need.replicas is not None]
-    held = (
-        f"{_called(serving, name)} {plan.needs[name].holds:.3g} / {serving.capacities[name][0]:.3g} "
-        f"({_size(plan.needs[name])})"
-        for name in can
-    )
+    held = (f"{_called(serving, name)} {plan.needs[name].holds:.3g} ({_size(plan.needs[name])})" for name in can)
     likely = _each(serving, can, lambda name: _likely_gpus(plan, name))
     lines = {
-        "A replica": f"holds in SLO / full at, requests/s: {', '.join(held)}" if can else "",
+        "A replica": f"in SLO up to /s: {', '.join(held)}" if can else "",
         "How sure": f"GPUs in 80 of 100 draws: {likely}" if can else "",
     }
     return _needs_headline(serving, plan, can), rows, lines

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 _HEADING = re.compile(r"= Serving Benchmark Result =")
-_LINE = re.compile(r"^\W{0,4}([A-Z][^:\n]*?):[ \t]+([^\s:]+)[ \t]*$", re.M)
-_POSITION = re.compile(r"^\W*Position \d+:[ \t]+([\d.]+)", re.M)
+_LINE = re.compile(r"^[^\w\n]{0,4}([A-Z][^:\n]*?):[ \t]+([^\s:]+)[ \t]*$", re.M)
+_POSITION = re.compile(r"^[^\w\n]*Position \d+:[ \t]+([\d.]+)", re.M)
 _ARGUMENTS = re.compile(r"\bNamespace\(.*")
 _MODEL = re.compile(r"\bmodel='([^']+)'")
 _SHARED = {

@@ -11,16 +11,16 @@ _TEXTS = (
      "--save-result, sglang.bench_serving --output-file)"),
     (r"SpecDecoding metrics:|Speculative metrics:|vllm:spec_decode_", "what vLLM logs of its speculation: "
      "ssdsim import acceptance vllm reads it"),
-    (r"Decode batch.*accept|spec_verify_ct|sglang:spec_", "what SGLang logs of its speculation: "
+    (r"Decode batch.{0,300}accept|spec_verify_ct|sglang:spec_", "what SGLang logs of its speculation: "
      "ssdsim import acceptance sglang reads it"),
     (r"Decode batch\.", "a log of SGLang, of a server without speculation"),
-    (r"draft acceptance(?: rate)? = |n_drafted\s*=", "what llama.cpp logs of its speculation: ssdsim import acceptance "
+    (r"draft acceptance(?: rate)? = |n_drafted[ \t]*=", "what llama.cpp logs of its speculation: ssdsim import acceptance "
      "llama-cpp reads it"),
     (r"nThread \d+ nGpus \d+|_perf -b ", "output of nccl-tests: ssdsim import nccl-tests reads it"),
-    (r"(?m)^\S*\s*GPU0\s.*GPU1", "a topology of GPUs (nvidia-smi topo -m), which has no times"),
+    (r"(?m)^\S*[ \t]*GPU0[ \t].*GPU1", "a topology of GPUs (nvidia-smi topo -m), which has no times"),
     (r"LLM Metrics|^Metric,avg", "a table of AIPerf or genai-perf: its JSON is read (profile_export_aiperf.json)"),
     (r"(?i)evalscope|Benchmarking summary", "a summary of evalscope, which is not read: give its numbers as CSV rows"),
-    (r"(?m)^\s*\|.*\bt/s\b", "a table of llama-bench without its columns model, size, params, test and t/s"),
+    (r"(?m)^[ \t]*\|.*\bt/s\b", "a table of llama-bench without its columns model, size, params, test and t/s"),
     (r"\bTraceback \(most recent call last\)", "a program's traceback"),
 )  # fmt: skip
 _KEYS = (

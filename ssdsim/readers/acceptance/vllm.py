@@ -240,12 +240,12 @@ class _Printout(LogLine):
 
 
 _EXAMPLE = {
-    "rounds": re.compile(r"^\W*num_drafts: (\d+)", re.M),
-    "drafted": re.compile(r"^\W*num_draft_tokens: (\d+)", re.M),
-    "accepted": re.compile(r"^\W*num_accepted_tokens: (\d+)", re.M),
-    "tokens": re.compile(r"^\W*total_num_output_tokens: (\d+)", re.M),
+    "rounds": re.compile(r"^[^\w\n]*num_drafts: (\d+)", re.M),
+    "drafted": re.compile(r"^[^\w\n]*num_draft_tokens: (\d+)", re.M),
+    "accepted": re.compile(r"^[^\w\n]*num_accepted_tokens: (\d+)", re.M),
+    "tokens": re.compile(r"^[^\w\n]*total_num_output_tokens: (\d+)", re.M),
 }
-_AT_TOKEN = re.compile(r"^\W*acceptance at token \d+: ([\d.]+)", re.M)
+_AT_TOKEN = re.compile(r"^[^\w\n]*acceptance at token \d+: ([\d.]+)", re.M)
 
 
 def _example(source: Source) -> Counts:

@@ -267,7 +267,7 @@ def test_a_plan_names_its_models_its_engine_and_the_share_that_it_is_for() -> No
     title, *rest = _sized().splitlines()
     assert title == "llama-3.1-8b + llama-3.2-1b on h100-sxm with kernels"
     said = " ".join(" ".join(rest).split())
-    assert "for 90 % of requests within 300 ms and 8 ms" in said
+    assert "90 % of requests within TTFT 300 ms and TPOT 8 ms" in said
     assert "--attainment 0.99" in said
     assert "for 95 % of requests" in " ".join(_sized("--attainment", "0.95").split())
 
