@@ -31,10 +31,10 @@ DAYS = {"a day below capacity": (3.0, 30.0), "a day with a rush": (3.0, 45.0)}
 """Requests a second at night, and at the busiest hour; SD with K 5 is saturated from 36."""
 SEEDS = range(8)
 ANSWER = """\
-**Little, for a dense 8B model with EAGLE-3 on one H100, if the load is known.** Below capacity a table of the best K
-by batch and the table of the most tokens a second are as fast as the best fixed K, which is 5: it is nearly the best at any
-batch that occurs. In a rush the best fixed K is 3. The most tokens a second take 0.8 % less to the last token than it
-does, and 11 % less than K 5. That is what a table is worth to those who do not know the load.
+**Little, for a dense 8B model with EAGLE-3 on one H100, if the load is known.** Below capacity a table of the best K by
+batch and the table of the most tokens a second are as fast as the best fixed K, which is 5: it is nearly the best at
+any batch that occurs. In a rush the best fixed K is 3. The most tokens a second take 0.8 % less to the last token than
+it does, and 11 % less than K 5. That is what a table is worth to those who do not know the load.
 
 SGLang's tiers take 1.9 and 1.4 times as long. They do not know what a token costs, and draft one token or none for more
 than 30 sequences, where drafting still pays here. Requests then take longer, so more of them run, so K stays at 0.

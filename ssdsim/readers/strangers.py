@@ -14,8 +14,8 @@ _TEXTS = (
     (r"Decode batch.{0,300}accept|spec_verify_ct|sglang:spec_", "what SGLang logs of its speculation: "
      "ssdsim import acceptance sglang reads it"),
     (r"Decode batch\.", "a log of SGLang, of a server without speculation"),
-    (r"draft acceptance(?: rate)? = |n_drafted[ \t]*=", "what llama.cpp logs of its speculation: ssdsim import acceptance "
-     "llama-cpp reads it"),
+    (r"draft acceptance(?: rate)? = |n_drafted[ \t]*=", "what llama.cpp logs of its speculation: "
+     "ssdsim import acceptance llama-cpp reads it"),
     (r"nThread \d+ nGpus \d+|_perf -b ", "output of nccl-tests: ssdsim import nccl-tests reads it"),
     (r"(?m)^\S*[ \t]*GPU0[ \t].*GPU1", "a topology of GPUs (nvidia-smi topo -m), which has no times"),
     (r"LLM Metrics|^Metric,avg", "a table of AIPerf or genai-perf: its JSON is read (profile_export_aiperf.json)"),

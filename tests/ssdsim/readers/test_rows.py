@@ -14,7 +14,11 @@ from ssdsim.readers.result_files import read_measured
 from ssdsim.readers.row import METRICS, REQUIRED, Row, read_rows, write_rows
 from tests.refusals import refused
 
-NAMES = st.text("abcxyzé,\"' -.09/", min_size=1, max_size=12).map(str.strip).filter(lambda name: name and not Path(name).expanduser().exists())
+NAMES = (
+    st.text("abcxyzé,\"' -.09/", min_size=1, max_size=12)
+    .map(str.strip)
+    .filter(lambda name: name and not Path(name).expanduser().exists())
+)
 WHOLE = st.integers(1, 10**6)
 ROWS = st.builds(
     Row,

@@ -91,7 +91,8 @@ def test_its_engines_agree(name: str, options: dict[str, Any], solver: Any, roun
     estimate = case.estimate
     # a kind of round that did not occur may be 3 in all of them: an interval from the others has no width
     alike = run.round_s.high - run.round_s.low < 1e-9 * float(estimate.round_s)
-    rare = (3.0 / rounds if alike and not case.tokens.is_certain else 1e-5) * float(estimate.round_s)
+    near = 2e-4 if name == "adaptive" else 1e-5  # rows that follow confidence are a mean in closed form
+    rare = (3.0 / rounds if alike and not case.tokens.is_certain else near) * float(estimate.round_s)
     assert run.round_s.covers(float(estimate.round_s)) or run.round_s.value == pytest.approx(estimate.round_s, abs=rare)
     assert run.tokens_per_second.covers(float(estimate.tokens_per_second))
     assert run.tokens_per_round.covers(float(estimate.tokens_per_round))
