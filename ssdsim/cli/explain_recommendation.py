@@ -15,7 +15,7 @@ from ssdsim.advise.recommend.words import percents
 from ssdsim.answers.evidence import inputs_text
 from ssdsim.answers.verdict import title_of
 from ssdsim.cli.console import print_labelled, print_origins
-from ssdsim.cli.render_recommendation import apart, between, number, run
+from ssdsim.cli.render_recommendation import between, number, run, unsupported_gain
 from ssdsim.cli.screen import screen
 from ssdsim.cli.tables import TextTable
 
@@ -59,7 +59,7 @@ def _print_strategies(answer: BatchAnswer, out: Console) -> None:
         if ruled:
             out.print(f"by other rules: {'; '.join(f'{rule}: {d}' for rule, d in ruled.items())}", style="dim")
     for each in answer.unsupported.values():
-        out.print(f"apart: {apart(answer, each)}", style="yellow")
+        out.print(f"apart: {unsupported_gain(answer, each)}", style="yellow")
     for name, reason in answer.impossible.items():
         out.print(f"{answer.batch} in flight: no {title_of(name)}: {reason}", style="yellow")
 

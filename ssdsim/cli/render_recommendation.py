@@ -288,10 +288,10 @@ def _lines(recommendation: Recommendation, answers: Sequence[BatchAnswer]) -> It
         yield "Turns", f"{at}{other} wins only if {conditions(turning.choice.turns)}"
     yield "Assumed", assumed(recommendation)
     for each in [each for each in answers[-1].unsupported.values() if each.worth > _APART]:
-        yield "Apart", apart(answers[-1], each)
+        yield "Apart", unsupported_gain(answers[-1], each)
 
 
-def apart(answer: BatchAnswer, each: UnsupportedByEngine) -> str:
+def unsupported_gain(answer: BatchAnswer, each: UnsupportedByEngine) -> str:
     """``with SSD, which vLLM does not have: 1.47x SD (SSD TP 4 + 1, K 7 at 1 in flight)``."""
     over = "" if answer.best is None else f" {answer.best.title}"
     return f"{each.sentence}{over} ({run(each.deployment)} at {answer.batch} in flight)"
