@@ -71,7 +71,7 @@ class Engine(Record):
         drafting = f" with {drafters.ALL.named(self.drafter).title}" if self.runs.strategies.keys() & set(names) else ""
         priced = f"ssdsim predict --engine {self.name} --strategies {','.join(dict.fromkeys((*own, *names)))}"
         lacking = f"{self.runs.called} has no {titles(names, 'or')}{drafting}; it has {titles(own)}"
-        raise InputError(f"{lacking}; priced as if it had: {priced}")
+        raise InputError(f"{lacking}; priced as if it had: {priced}" if self.name else lacking)
 
     def subject(self, names: Sequence[str], asked: str | None) -> str:
         """The strategy that an answer is about, among those of ``names`` that it runs."""
