@@ -148,7 +148,7 @@ class Serving(Displayable, Record):
     @cached_property
     def verdict(self) -> Advice:
         """Up to which rate the subject is ahead of its first rival."""
-        replicas = self.how.fleet.replicas if self.plan is None else self.plan.needs[self.subject].replicas or 1
+        replicas = self.how.fleet.replicas if self.plan is None else self.plan.needs[self.subject].simulated
         rates = [None if point.workload.offered is None else point.workload.offered / replicas for point in self.points]
         return advice(self.subject, self.sides, self.first_crossings, rates)
 
@@ -169,7 +169,7 @@ class Serving(Displayable, Record):
         point = self.points[0]
         part = (point.workload, self.how)
         if self.plan is not None:
-            part = part_of(point.workload, self.plan.needs[name].replicas or 1, self.how)
+            part = part_of(point.workload, self.plan.needs[name].simulated, self.how)
         return point.served[name].policy, *part
 
     @property

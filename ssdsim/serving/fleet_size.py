@@ -57,6 +57,11 @@ class Need(Record):
     k_that_holds_most: int
     runs: int
 
+    @property
+    def simulated(self) -> int:
+        """Replicas of its runs: those that it needs, or one where no number is enough."""
+        return self.replicas or 1
+
 
 class Peak(Record):
     """The minute in which most requests come: its rate, and when it begins."""
@@ -122,22 +127,17 @@ def fleet_plan(
     needs = each_once(names, keys, Need, _search, work, cache, workers)
     can = {name: degrees.own(name, needs[name].tp) for name in names if needs[name].replicas is not None}
     gpus_of = {name: needs[name].gpus * _replicas(own, needs[name], workload.rate, how) for name, own in can.items()}
-    there = {
-        name: own.by_k[needs[name].k].mean.builds_s(_a_replica(workload, needs[name])) for name, own in can.items()
-    }
-    doubts = _brief(workload, max(there.values(), default=0.0))
+    builds_s = (
+        own.by_k[needs[name].k].mean.builds_s(workload.rate / needs[name].simulated) for name, own in can.items()
+    )
+    doubts = _brief(workload, max(builds_s, default=0.0))
     plan = FleetPlan(workload.rate, share, peak_of(workload), {n: needs[n] for n in names}, gpus_of, None, doubts)
     totals = {name: float(plan.total(name) or 0.0) for name in can}
     fewest = [name for name in can if totals[name] <= min(totals.values())]
     if not fewest:
         return plan
-    speeds = {name: _speed(can[name], needs[name].k, needs[name].replicas or 1, workload) for name in fewest}
+    speeds = {name: _speed(can[name], needs[name].k, needs[name].simulated, workload) for name in fewest}
     return replace(plan, decision=decide([Candidate.of(n, n, totals[n]) for n in fewest], speeds, known))
-
-
-def _a_replica(workload: Workload, need: Need) -> float:
-    """Requests a second of each replica."""
-    return workload.rate / (need.replicas or 1)
 
 
 def _brief(workload: Workload, builds_s: float) -> tuple[str, ...]:

@@ -197,7 +197,7 @@ class _ServeRequest(Record):
     def _sized_point(self, load: Workload, own: Mapping[str, OwnK], plan: FleetPlan) -> ServedLoad:
         """The load as the search ran it, on the replicas that each strategy needs (one, where no number is enough)."""
         needs = {name: plan.needs[name] for name in own}
-        rates = {name: plan.rate / (need.replicas or 1) for name, need in needs.items()}
+        rates = {name: plan.rate / need.simulated for name, need in needs.items()}
         there = {name: own[name].by_k[need.k] for name, need in needs.items()}
         return ServedLoad(
             rate=load.offered,
@@ -265,7 +265,7 @@ class _ServeRequest(Record):
         (point,) = points
         ran = []
         for name in point.metrics:
-            load, how = part_of(point.workload, plan.needs[name].replicas or 1, self.how)
+            load, how = part_of(point.workload, plan.needs[name].simulated, self.how)
             ran.append(({name: point.served[name].policy}, load, how))
             runs([ran[-1][0]], [load], how, self.cache, self.workers, lambda left: None)  # the search kept no requests
         return lines(ran, self.cache)
