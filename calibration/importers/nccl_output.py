@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.base.documents import parse_csv, parse_json
+from ssdsim.base.documents import parse_csv, parse_json, without_codes
 from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.record import MutableRecord, Record, field
 
@@ -53,7 +53,6 @@ _SETTINGS = re.compile(r"\bnThreads?:?\s+\d+\s+nGpus:?\s+\d+")
 _SETTING = re.compile(r"\b(nThread|nGpus|graph)s?:?\s+(\d+)")
 _TEST = re.compile(rf"(?<![a-z])({'|'.join(_TESTS)})_perf")
 _IN_COMMUNICATOR = re.compile(r"\bnranks (\d+)\b")
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class RankDevice(Record):
@@ -114,7 +113,7 @@ def read_runs(path: Path, text: str) -> list[NcclRun]:
 def text_runs(text: str) -> list[NcclRun]:
     """The runs in a text, in its order. Rows without a header are read by their form."""
     reader = _TextReader()
-    for line in _ESCAPES.sub("", text).splitlines():
+    for line in without_codes(text).splitlines():
         if 0 < len(line) <= _LONGEST:
             reader.read(line)
     reader.drop_half()

@@ -12,6 +12,7 @@ import torch
 
 from calibration.machine.devices import belong_to_parent
 from calibration.machine.drivers import SeenGpu, cpu_name, has_kernels, kernels_missing, nvidia_smi
+from ssdsim.base.documents import without_codes
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.transformer.operations import DTYPES
@@ -19,7 +20,6 @@ from ssdsim.transformer.operations import DTYPES
 _BFLOAT16_SINCE = (8, 0)  # compute capability
 _ANSWER_S = 120.0  # to import torch and to wake the GPUs
 NO_DIRECT_LINK = "no direct link"
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 Pair = tuple[int, int]
 
@@ -167,7 +167,7 @@ def parse_uuids(table: str) -> dict[str, int]:
 
 def parse_links(matrix: str) -> Mapping[Pair, str]:
     """Links by pair of GPUs (the smaller number first) from the output of ``nvidia-smi topo -m``."""
-    rows = [line.split() for line in _ESCAPES.sub("", matrix).splitlines() if line.strip()]
+    rows = [line.split() for line in without_codes(matrix).splitlines() if line.strip()]
     if not rows:
         return {}
     columns = [int(name[3:]) for name in rows[0] if re.fullmatch(r"GPU\d+", name)]

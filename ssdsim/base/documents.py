@@ -42,9 +42,14 @@ def read_text(path: Path, what: str) -> str:
 _CODES = re.compile(r"\x1b\[[0-9;?]*[@-~]")
 
 
+def without_codes(text: str) -> str:
+    """What a program printed, without its colours and other codes for a terminal."""
+    return _CODES.sub("", text)
+
+
 def read_printed(path: Path, what: str) -> str:
-    """The text of a file that a program may have printed, without its colours."""
-    return _CODES.sub("", read_text(path, what))
+    """The text of a file that a program may have printed, :func:`without_codes`."""
+    return without_codes(read_text(path, what))
 
 
 def parse_json(text: str, where: object) -> Any:
