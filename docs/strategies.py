@@ -36,7 +36,6 @@ UNIT_US = 1e6
 LEFT, ROW, GAP, WIDTH = 90, 22, 10, 900
 COLOURS = {
     "pre-verify": "#a9bddd",
-    "guess": "#a9bddd",
     "verify": "#4c72b0",
     "fallback": "#c44e52",
 }  # by a word of a step's name

@@ -27,7 +27,19 @@ from ssdsim.pricing.passes import (
     units_of_step,
     unsaid_version,
 )
-from ssdsim.pricing.step import HostWork, Message, Pass, PassKey, Piece, RowTable, Step, rows_to_price
+from ssdsim.pricing.step import (
+    HostWork,
+    Message,
+    Pass,
+    PassKey,
+    Piece,
+    RowTable,
+    Step,
+    chances_at_once,
+    mixed_rows,
+    mixed_rows_to_price,
+    rows_to_price,
+)
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import degrees, forward_pass
 from ssdsim.transformer.operations import DTYPE_BYTES
@@ -277,6 +289,34 @@ class Site(Record):
         mean = table.between(sum(each * chance for each, chance in rows.items()))[1]
         return Step("verify", (Piece(name, cost, 1, self._pass_over(name, mean)),), by_rows=table)
 
+    def mixed_step(self, name: str, tokens: tuple[float, float], share: float, masked: bool = False) -> Step:
+        """One target pass in which a ``share`` of sequences has the first number of tokens, the others the second.
+
+        It is the mean over how many of a batch do, each of which is a pass of its own.
+        """
+        if share in (0.0, 1.0) or tokens[0] == tokens[1]:
+            return self.verify_step(name, tokens[0] if share == 1.0 else tokens[1], masked)
+        return self._mixed_step(name, tokens, share, masked)
+
+    @memoized
+    def _mixed_step(self, name: str, tokens: tuple[float, float], share: float, masked: bool) -> Step:
+        table, rows = self._mixed_passes(name, tokens, masked), mixed_rows(self.batch, tokens)
+        chances = chances_at_once(self.batch, share)
+        priced = [float(chances @ np.interp(rows, table.rows, of_one)) for of_one in np.eye(len(table.rows))]
+        passes = [self._pass_over(name, each, masked) for each in map(int, table.rows)]
+        cost = Cost.total(zip(map(self.cost, passes), priced, strict=True))
+        work = self._pass_over(name, table.between(float(chances @ rows))[1], masked)
+        return Step("verify", (Piece(name, cost, 1, work),), by_rows=table)
+
+    @memoized
+    def _mixed_passes(self, name: str, tokens: tuple[float, float], masked: bool) -> RowTable:
+        rows = mixed_rows_to_price(self.batch, tokens)
+        seconds = [self.cost(self._pass_over(name, each, masked)).seconds for each in rows]
+        work = partial(self._pass_over, name, masked=masked)
+        apart = abs(float(tokens[0]) - tokens[1])
+        whole = int(apart) if apart.is_integer() else 1
+        return RowTable(rows[0], rows[-1], np.array(rows), np.array(seconds), work=work, stride=whole)
+
     @memoized
     def _passes_by_rows(self, name: str, most: int) -> RowTable:
         captured = () if self.data_parallel else self.runtime.captured_rows
@@ -284,10 +324,10 @@ class Site(Record):
         seconds = [self.cost(self._pass_over(name, each)).seconds for each in rows]
         return RowTable(self.batch, most, np.array(rows), np.array(seconds), last, partial(self._pass_over, name))
 
-    def _pass_over(self, name: str, rows: int) -> Pass:
+    def _pass_over(self, name: str, rows: int, masked: bool = False) -> Pass:
         """A target pass over so many rows. Attention takes each sequence to have an equal share, rounded up."""
         queries = -(-rows // self.batch)
-        return self.target_pass(name, queries, rows=None if rows == queries * self.batch else rows)
+        return self.target_pass(name, queries, masked, rows=None if rows == queries * self.batch else rows)
 
     def override(self, option: str, step: Step, name: str | None = None) -> Step:
         """The step; without hardware an option may give its time, and with a ``name`` it is then one piece."""

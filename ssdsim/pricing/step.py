@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ Z_95 = 1.96
 """Of a normal distribution, in standard deviations."""
 
 _ROUNDING = 1e-6  # of rows
+_SURE = 1e-9  # a chance that moves nothing
 
 PassKey = tuple[str, int]
 """A pass's name and its tokens in flight: what a machine's drift is known by."""
@@ -78,7 +79,7 @@ class Repeats(Record):
 
     @property
     def mean(self) -> float:
-        return self.each * prod(float(np.arange(len(pmf)) @ pmf) for pmf in self.rounds)
+        return self.each * math.prod(float(np.arange(len(pmf)) @ pmf) for pmf in self.rounds)
 
     def times(self, counts: Sequence[Any]) -> Any:
         """Count how often it runs, by how many rounds of each level there are: numbers, or arrays of them."""
@@ -156,7 +157,8 @@ class RowTable(Record, eq=False):
     """Passes over ``least`` to ``most`` rows, priced at ``rows``, which ascend.
 
     Up to ``captured`` rows an engine runs the next larger of ``rows``, which it has captured: times are a staircase.
-    Beyond they are linear between ``rows``. ``work`` is a pass over so many rows; None without hardware.
+    Beyond they are linear between ``rows``. ``work`` is a pass over so many rows; None without hardware. Rounds have
+    every ``stride``-th number of them.
     """
 
     least: int
@@ -165,6 +167,7 @@ class RowTable(Record, eq=False):
     seconds: Array
     captured: int = 0
     work: Callable[[int], Pass] | None = None
+    stride: int = 1
 
     def at(self, rows: FloatOrArray) -> Array:
         """Seconds of passes over so many rows."""
@@ -172,9 +175,14 @@ class RowTable(Record, eq=False):
         return np.asarray(np.where(np.asarray(rows) <= self.captured, stairs, np.interp(rows, self.rows, self.seconds)))
 
     @property
+    def numbers(self) -> range:
+        """All numbers of rows that a round may have."""
+        return range(self.least, self.most + 1, self.stride)
+
+    @property
     def widths(self) -> list[int]:
         """All numbers of rows that may run."""
-        return sorted({self.width(rows) for rows in range(self.least, self.most + 1)})
+        return sorted({self.width(rows) for rows in self.numbers})
 
     def width(self, rows: int) -> int:
         """Width of what runs for so many rows."""
@@ -207,6 +215,29 @@ def rows_to_price(sequences: int, most: int, captured: tuple[int, ...]) -> tuple
     last = sizes[-1] if sizes else 0
     beyond = range(sequences * (last // sequences + 1), most + 1, sequences) if last < most else ()
     return [*sizes, *beyond], last
+
+
+_MIXED = 16  # numbers of a batch's sequences, beside none of them, whose passes are priced
+
+
+def mixed_rows(batch: int, tokens: tuple[float, float]) -> Array:
+    """Rows of a pass in which none, one, ... all of a batch have the first number of tokens, the others the second."""
+    return np.asarray(batch * tokens[1] + np.arange(batch + 1) * (tokens[0] - tokens[1]), dtype=float)
+
+
+def mixed_rows_to_price(batch: int, tokens: tuple[float, float]) -> list[int]:
+    """Those of these numbers between which passes are linear: all, or in large batches some of them."""
+    some = mixed_rows(batch, tokens)[np.linspace(0, batch, min(batch, _MIXED) + 1).round().astype(int)]
+    return sorted({*map(math.floor, some), *map(math.ceil, some)})
+
+
+def chances_at_once(batch: int, share: float) -> Array:
+    """P(none, one, ... or all of a batch do what each does with this chance)."""
+    numbers = np.arange(batch + 1)
+    ways = np.append(0.0, np.cumsum(np.log((batch - numbers[1:] + 1.0) / numbers[1:])))
+    share = min(max(share, _SURE), 1.0 - _SURE)
+    chances = np.exp(ways + numbers * np.log(share) + (batch - numbers) * np.log1p(-share))
+    return np.asarray(chances / chances.sum())
 
 
 class Step(Record):

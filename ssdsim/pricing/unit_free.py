@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.record import replace
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.site import Silent
-from ssdsim.pricing.step import Piece, RowTable, Step
+from ssdsim.pricing.step import Piece, RowTable, Step, chances_at_once, mixed_rows
 
 
 class UnitFree(Silent):
@@ -32,15 +34,32 @@ class UnitFree(Silent):
         return replace(self, batch=batch)
 
     def verify_step(self, name: str, tokens: float, masked: bool = False) -> Step:
-        table = self.options["t_v"]
-        return Step("verify", (Piece(name, Cost.of_units(1.0 if table is None else _at(table, self.batch * tokens))),))
+        return Step("verify", (Piece(name, Cost.of_units(float(self._verified(self.batch * tokens)))),))
 
     def ragged_step(self, name: str, rows: Mapping[float, float], most: int) -> Step:
-        each = np.arange(self.batch, most + 1, dtype=float)
-        seconds = np.array([self.verify_step(name, many / self.batch).seconds for many in each])
-        seconds_of = (chance * self.verify_step(name, many / self.batch).seconds for many, chance in rows.items())
-        mean = Step("verify", (Piece(name, Cost.of_units(sum(seconds_of))),))
-        return replace(mean, by_rows=RowTable(self.batch, most, each, seconds))
+        return self._in_the_mean(name, [*rows], [*rows.values()], self.batch, most)
+
+    def _mixed_step(self, name: str, tokens: tuple[float, float], share: float, masked: bool) -> Step:
+        rows = mixed_rows(self.batch, tokens)
+        return self._in_the_mean(name, rows, chances_at_once(self.batch, share), int(rows.min()), math.ceil(rows.max()))
+
+    def _in_the_mean(self, name: str, rows: FloatOrArray, chances: FloatOrArray, least: int, most: int) -> Step:
+        """Passes over so many rows at these chances, of ``least`` to ``most``."""
+        knots = [float(each) for each, _ in self.options["t_v"] or () if least < each < most]
+        table = RowTable(least, most, at := np.array(sorted({least, *knots, most}), dtype=float), self._verified(at))
+        mean = float(np.dot(chances, self._verified(rows)))
+        return Step("verify", (Piece(name, Cost.of_units(mean)),), by_rows=table)
+
+    def _verified(self, rows: FloatOrArray) -> Array:
+        """T_v of so many rows: linear between the table's points, flat below them, on the last slope beyond."""
+        if self.options["t_v"] is None:
+            return np.ones(np.shape(rows))
+        known, times = np.transpose(self.options["t_v"])
+        inside = np.interp(rows, known, times)
+        if known.size == 1:
+            return np.asarray(inside)
+        slope = (times[-1] - times[-2]) / (known[-1] - known[-2])
+        return np.asarray(inside + slope * np.maximum(0.0, np.asarray(rows) - known[-1]))
 
     @property
     def pass_of_draft(self) -> Cost:
@@ -56,12 +75,3 @@ class UnitFree(Silent):
 
     def sampling_step(self, speculates: bool = True) -> Step:
         return Step("host")
-
-
-def _at(table: Sequence[Sequence[float]], rows: float) -> float:
-    """Linear between the table's points, on the last ones' slope beyond them, and no less than the first below."""
-    known, times = np.transpose(table)
-    if rows <= known[-1] or known.size == 1:
-        return float(np.interp(rows, known, times))
-    slope = (times[-1] - times[-2]) / (known[-1] - known[-2])
-    return float(times[-1] + slope * (rows - known[-1]))

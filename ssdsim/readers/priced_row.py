@@ -127,14 +127,9 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> PricedRow:
     (ran,) = (each[0] for each in ways.values())
     scenario, site, round_ = ran.scenario, ran.site, ran.round
     may_miss = any(option.name == "found" for option in scenario.drafter.options)
-    if row.k is not None and may_miss:
-        if row.found is None:
-            said = "rows must say rounds and undrafted_rounds"
-            raise InputError(f"{scenario.drafter.title} does not draft in every round: {said}")
-        verified = 1.0 - (1.0 - row.found) ** row.batch  # steps of a batch in which any sequence has a draft
-        share_of_rounds = {"verify": verified, "decode": 1.0 - verified}
-    else:
-        share_of_rounds = _exposed_shares(scenario, round_)
+    if row.k is not None and row.found is None and may_miss:
+        said = "rows must say rounds and undrafted_rounds"
+        raise InputError(f"{scenario.drafter.title} does not draft in every round: {said}")
     tokens = row.acceptance_length or float(np.mean(scenario.estimate.tokens_per_round))
     rounds, prompts = _counts(row, tokens, site.runtime.kernels.prompts)
     over_hits = _as_priced if row.strategy is None else partial(_over_hits, ran, row.acceptance_length is None)
@@ -144,7 +139,7 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> PricedRow:
         rounds=rounds,
         prompts=tuple(_prompts(site, row, ran.steps, rounds, prompts)),
         round_error=round_error(scenario.strategy, site),
-        share_of_rounds=share_of_rounds,
+        share_of_rounds=_exposed_shares(scenario, round_),
         assumed=(*assumed_drafter(row), *(() if row.strategy is None else _assumed(asked))),
         over_hits=over_hits,
     )

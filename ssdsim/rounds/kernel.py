@@ -311,7 +311,7 @@ class ChosenRows(Kernel, kw_only=True):
 class ByState(Kernel, kw_only=True):
     """A sequence's ``rows`` in the pass of a round follow from the state in which the round begins."""
 
-    rows: Mapping[str, int]
+    rows: Mapping[str, float]
 
 
 PRE, POST, AGAIN = "pre", "post", "again"

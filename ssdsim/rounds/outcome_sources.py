@@ -18,7 +18,7 @@ from ssdsim.rounds.drawn import (
     SteppedOutcomes,
     WalkedOutcomes,
 )
-from ssdsim.rounds.kernel import AGAIN, POST, PRE, ByState, ChosenRows, Kernel, Retried, Tokens
+from ssdsim.rounds.kernel import AGAIN, POST, PRE, ByState, ChosenRows, Kernel, Mix, Retried, Tokens
 from ssdsim.rounds.outcomes import LOW, STATE, Draws, OutcomeBlock, OutcomeSource, rounds_to_run_in, steps_one_by_one
 from ssdsim.tokens.confidence import drawn_confidences
 
@@ -46,7 +46,8 @@ def _source(
     if isinstance(tokens, Retried):
         return RetriedOutcomes(tokens, batch, seed)
     drawn = _drawn(tokens, batch, seed, lanes, long_run)
-    return RowsByState(drawn, tokens.rows) if isinstance(tokens, ByState) else drawn
+    first = tokens.kernels[0] if isinstance(tokens, Mix) else tokens
+    return RowsByState(drawn, first.rows) if isinstance(first, ByState) else drawn
 
 
 def _drawn(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int, long_run: bool) -> OutcomeSource:
@@ -100,7 +101,7 @@ class ChosenOutcomes(Buffered):
 class RowsByState:
     """Rounds whose number of rows follows from the states of their sequences."""
 
-    def __init__(self, source: OutcomeSource, rows: Mapping[str, int]) -> None:
+    def __init__(self, source: OutcomeSource, rows: Mapping[str, float]) -> None:
         self._source, self._rows = source, rows
 
     def block(self, rounds: int) -> OutcomeBlock:

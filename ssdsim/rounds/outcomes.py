@@ -38,7 +38,7 @@ class OutcomeBlock(Record):
     first: NDArray[np.uint32] | None = None
     begun: NDArray[np.uint32] | None = None
     most_accepted: int = 0
-    rows: NDArray[np.int64] | None = None
+    rows: NDArray[np.int64] | Array | None = None
 
     @property
     def batch(self) -> int:

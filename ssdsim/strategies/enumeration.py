@@ -16,7 +16,7 @@ from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter, prespeculation
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Piece, Step
+from ssdsim.pricing.step import Piece, Step, chances_at_once
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import ByState, Kernel, Tokens, tokens_of
 from ssdsim.rounds.round import Seconds, States, Stationary
@@ -26,7 +26,6 @@ from ssdsim.strategies.protocols.hits import CHAINS, settle_budget
 from ssdsim.strategies.protocols.strategy import late
 from ssdsim.tokens.hit_rates import forget_derived_hits, hits_given_accepted
 
-_SURE = 1e-9  # a chance that moves nothing
 _ROWS = ("padded", "ragged")
 
 
@@ -121,8 +120,8 @@ class Enumeration(Cached):
         if site.options["enum_rows"] == "padded":
             return site.verify_step("verify", k + 1)
         b = site.options["b"]
-        hits = _hit_at_once(b, (site.options["enum_verified"] - 1.0) / k)
-        return site.ragged_step("verify", {b + k * n: p for n, p in hits.items()}, b * (1 + k))
+        hits = chances_at_once(b, (site.options["enum_verified"] - 1.0) / k).tolist()
+        return site.ragged_step("verify", {b + k * n: p for n, p in enumerate(hits)}, b * (1 + k))
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
         """Parts of a round: the draft has the outcome, drafts and sends while the target verifies."""
@@ -138,16 +137,6 @@ class Enumeration(Cached):
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         return {"target": _target, "draft": _draft}
-
-
-def _hit_at_once(batch: int, share: float) -> dict[int, float]:
-    """P(so many of a batch hit), of all numbers that matter."""
-    numbers = np.arange(batch + 1)
-    ways = np.append(0.0, np.cumsum(np.log((batch - numbers[1:] + 1.0) / numbers[1:])))
-    share = min(max(share, _SURE), 1.0 - _SURE)
-    chances = np.exp(ways + numbers * np.log(share) + (batch - numbers) * np.log1p(-share))
-    matter = {n: p for n, p in enumerate(chances.tolist()) if p > _SURE}
-    return {n: p / sum(matter.values()) for n, p in matter.items()}
 
 
 def _target(me: Actor) -> Generator[Any, Any, None]:

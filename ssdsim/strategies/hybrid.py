@@ -27,12 +27,12 @@ LOOK_UPS = {each.name: each for each in (NGram(), Suffix())}
 
 
 class Hybrid(Strategy):
-    """``R = b (f E_s + (1 - f) E_m) / (T_v(rows) + (1 - f^b) T_m)``, rows ``b (1 + f K_s + (1 - f) K_m)``.
+    """``R = b (f E_s + (1 - f) E_m) / (E[T_v(rows)] + (1 - f^b) T_m)``, rows ``b + n K_s + (b - n) K_m``.
 
-    Each sequence looks up what ends its text. A share f of them finds something in a round, K_s tokens long; for the
-    others the drafter makes K_m, in a pass over the whole batch (as engines pad it), beside the target. All are
-    verified in one pass. ``E_m`` is of rounds without a match: texts that were not said before are harder to draft, so
-    that the drafter's own ``--alpha`` is too good for it, by how much nobody has published.
+    Each sequence looks up what ends its text. n of them, a share f on average, find something in a round, K_s tokens
+    long; for the others the drafter makes K_m, in a pass over the whole batch (as engines pad it), beside the target.
+    All are verified in one pass. ``E_m`` is of rounds without a match: texts that were not said before are harder to
+    draft, so that the drafter's own ``--alpha`` is too good for it, by how much nobody has published.
     """
 
     name = "hybrid"
@@ -97,8 +97,8 @@ class Hybrid(Strategy):
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         found = LOOK_UPS[settings["hybrid_by"]].accepted(_looked_up(settings), settings["hybrid_lookup_k"]).pmf
-        drafted = drafter.accepted(settings, settings["hybrid_k"])
-        return tokens_of(drafted, lambda pmf: now_and_then(found, pmf, float(settings["hybrid_found"])))
+        drafted, share = drafter.accepted(settings, settings["hybrid_k"]), float(settings["hybrid_found"])
+        return tokens_of(drafted, lambda pmf: now_and_then(found, pmf, share, _verified(settings)))
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         return Devices(tp)
@@ -108,15 +108,14 @@ class Hybrid(Strategy):
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         options, look_up = site.options, LOOK_UPS[site.options["hybrid_by"]]
-        f, k = float(options["hybrid_found"]), int(options["hybrid_k"])
-        proposed = look_up.proposes(_looked_up(options), options["hybrid_lookup_k"]).tokens
+        k = int(options["hybrid_k"])
         draft = Step("draft", speculate(site, drafter, k, beside=True))
         looking_s = 0.0 if site.unit_free else look_up.seconds(options, options["hybrid_lookup_k"])
         return {
             "look up": Step("draft", (site.on_host("look up", looking_s),)),
             "draft": draft,
             "speculation": site.broadcast_message(k, draft.passes[0] if draft.passes else None),
-            "verify": site.verify_step("verify", 1 + f * proposed + (1.0 - f) * k),
+            "verify": site.mixed_step("verify", _verified(options), float(options["hybrid_found"])),
             "sample": site.sampling_step(),
         }
 
@@ -131,6 +130,13 @@ class Hybrid(Strategy):
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         return {"target": _target}
+
+
+def _verified(options: Mapping[str, Any]) -> tuple[float, int]:
+    """Tokens of a sequence in a pass that found something, and that did not."""
+    look_up = LOOK_UPS[options["hybrid_by"]]
+    proposed = look_up.proposes(_looked_up(options), options["hybrid_lookup_k"]).tokens
+    return 1 + proposed, 1 + int(options["hybrid_k"])
 
 
 def _looked_up(options: Mapping[str, Any]) -> Mapping[str, Any]:

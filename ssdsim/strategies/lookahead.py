@@ -17,17 +17,18 @@ from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import Seconds, States
-from ssdsim.strategies.protocols.hits import FOUND_SOMETHING, acceptance_share, now_and_then, share_where_any
+from ssdsim.strategies.protocols.hits import acceptance_share, now_and_then
 from ssdsim.strategies.protocols.strategy import Strategy
 
 
 class Lookahead(Strategy):
-    """``R = (1 + found (E - 1)) / T_v(1 + (W + G)(N - 1))``: no draft, and no memory but a pool of n-grams on the host.
+    """``R = b (1 + found (E - 1)) / E[T_v(rows)]``: no draft, and no memory but a pool of n-grams on the host.
 
     The pass holds W Jacobi positions with the n-gram history of each (N - 1 levels), which fill the pool, and up to G
     n-grams of the pool that go on from the last token, each N - 1 tokens long. These are taken as independent
     chains: ``E = N - sum over i of (1 - alpha^i)^G``, an upper bound where they begin alike. In a round in which the
-    pool has none that goes on (their rows are not in the pass then, as in the released code) there is one token.
+    pool has none that goes on (their rows are not in the pass then, as in the released code) there is one token. So n
+    of a batch, a binomial number, make ``rows = b (1 + W (N - 1)) + n G (N - 1)``.
     That is the paper's damping, one good guess every f steps, with ``found`` = 1 / f.
     """
 
@@ -85,20 +86,16 @@ class Lookahead(Strategy):
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         of_pool = best_of_chains(settings["lookahead_alpha"], settings["lookahead_ngram"] - 1, _guesses(settings))
-        return now_and_then(of_pool, np.eye(of_pool.size)[0], float(settings["lookahead_found"]))
+        nothing = np.eye(of_pool.size)[0]
+        return now_and_then(of_pool, nothing, float(settings["lookahead_found"]), _tokens(settings))
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
-        wide, found = 1 + _guessing(site.options), float(site.options["lookahead_found"])
-        guessed = _guessed(site.options) * share_where_any(found, site.options["b"])
-        return {
-            "verify": site.verify_step("verify", wide + guessed, masked=True),
-            "guess": site.verify_step("guess", wide, masked=True),
-            "sample": site.sampling_step(),
-        }
+        found = float(site.options["lookahead_found"])
+        verify = site.mixed_step("verify", _tokens(site.options), found, masked=True)
+        return {"verify": verify, "sample": site.sampling_step()}
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
-        found = states.any_in(FOUND_SOMETHING)
-        return {"verify": found * t["verify"] + (1.0 - found) * t["guess"], "host": t["sample"]}
+        return {"verify": t["verify"], "host": t["sample"]}
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         return {"target": _target}
@@ -121,12 +118,18 @@ def _guessed(options: Mapping[str, Any]) -> int:
     return _guesses(options) * (int(options["lookahead_ngram"]) - 1)
 
 
+def _tokens(options: Mapping[str, Any]) -> tuple[int, int]:
+    """Tokens of a sequence in a pass with n-grams to verify, and without."""
+    wide = 1 + _guessing(options)
+    return wide + _guessed(options), wide
+
+
 def _guesses(options: Mapping[str, Any]) -> int:
     return int(options["lookahead_guesses"])
 
 
 def _target(me: Actor) -> Generator[Any, Any, None]:
     for _ in me.rounds():
-        yield me.do("verify" if me.any_in(FOUND_SOMETHING) else "guess")
+        yield me.do("verify")
         yield me.do("sample")
         me.end_round()

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.checks import Array
 from ssdsim.base.option import Section
 from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter, speculate
+from ssdsim.pricing.drafter import Drafter, Proposed, speculate
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
-from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
 from ssdsim.strategies.protocols.axes import LOOKAHEAD, SAGUARO
-from ssdsim.strategies.protocols.hits import FOUND_SOMETHING, SAGUARO_C, fan_out_of, now_and_then, share_where_any
+from ssdsim.strategies.protocols.hits import SAGUARO_C, fan_out_of, now_and_then
 from ssdsim.strategies.protocols.shared import (
     SHARED_DRAFT_OPTIONS,
     TARGETS_AXIS,
@@ -65,8 +63,9 @@ class Speculative(Alternate):
         scale = scale_of(settings)
         drafting = settings if scale is None else scale.accepting(settings, fan_out_of(settings))
         accepted = drafter.accepted(drafting, settings["sd_k"])
-        share = drafter.proposes(settings, settings["sd_k"]).share
-        return tokens_of(accepted, Kernel.of_tokens if share == 1.0 else lambda pmf: _now_and_then(pmf, share))
+        proposed = drafter.proposes(settings, settings["sd_k"])
+        alike = proposed.share in (0.0, 1.0)
+        return tokens_of(accepted, Kernel.of_tokens if alike else lambda pmf: _now_and_then(pmf, proposed))
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
@@ -74,29 +73,11 @@ class Speculative(Alternate):
         drafting = drafting_at(site, self.options) if apart else site
         draft = Step("draft", speculate(drafting, drafter, k, beside=not apart))
         proposed = drafter.proposes(site.options, k)
-        verified, batch = proposed.tokens, site.options["b"]
-        if proposed.share != 1.0:  # in the mean, where any sequence has some
-            verified *= share_where_any(proposed.share, batch)
-        verify = site.verify_step("verify", 1 + verified)
-        steps = self.round_steps(site, drafter, draft, verify)
-        decodes = proposed.share < 1.0 and not site.unit_free  # in units of T_v to decode is to verify
-        return {**steps, "decode": site.verify_step("decode", 1)} if decodes else steps
-
-    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
-        parts = dict(super().parts(t, states))
-        if "decode" in t:  # the pass of a round with proposals, or a step of decoding
-            proposes = states.any_in(FOUND_SOMETHING)
-            parts["verify"] = proposes * t["verify"] + (1.0 - proposes) * t["decode"]
-        return parts
+        verify = site.mixed_step("verify", (1 + proposed.tokens, 1), proposed.share)
+        return self.round_steps(site, drafter, draft, verify)
 
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
         return cannot_share(self.options, options, caches=False)
-
-    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        if is_apart(options, drafter) or options["t_sd"] is not None:  # in units of T_v to decode is to verify
-            return super().programs(options, drafter)
-        always = drafter.proposes(options, self.lookahead(options)).share == 1.0
-        return super().programs(options, drafter) if always else {"target": _looks_first}
 
 
 class Paused(Speculative):
@@ -121,19 +102,9 @@ class Paused(Speculative):
         return {**steps, "sample": site.sampling_step(speculates=False), "speculation": nothing_told}
 
 
-def _now_and_then(pmf: Array, share: float) -> Kernel:
+def _now_and_then(pmf: Array, proposed: Proposed) -> Kernel:
     """A drafter that proposes in a share of rounds, independently; in the others a step decodes."""
     nothing = np.eye(pmf.shape[-1])[0]
-    something = np.maximum(0.0, pmf - (1.0 - share) * nothing)
-    return now_and_then(something / something.sum(axis=-1, keepdims=True), nothing, share)
-
-
-def _looks_first(me: Actor) -> Generator[Any, Any, None]:
-    """Draft on the target's devices, where there may be nothing to verify."""
-    for _ in me.rounds():
-        proposes = me.any_in(FOUND_SOMETHING)
-        yield me.do("draft")
-        yield me.tell("speculation")
-        yield me.do("verify" if proposes else "decode")
-        yield me.do("sample")
-        me.end_round()
+    something = np.maximum(0.0, pmf - (1.0 - proposed.share) * nothing)
+    something /= something.sum(axis=-1, keepdims=True)
+    return now_and_then(something, nothing, proposed.share, (1 + proposed.tokens, 1))

@@ -20,8 +20,8 @@ BUDGETS = {
     "ssdsim/cli": (4_730, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages.
     "ssdsim/hardware": (4_170, 19),
-    # Prompts in passes that decode, query heads that share keys.
-    "ssdsim/pricing": (1_870, 9),
+    # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something.
+    "ssdsim/pricing": (1_950, 9),
     # Formats that names say, a name of a scenario, defaults of engines and profiles, an engine without C.
     "ssdsim/question": (4_080, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
@@ -34,7 +34,7 @@ BUDGETS = {
     # How many replicas an SLO needs and on which degrees, K at the load; short logs repeated.
     "ssdsim/serving": (6_790, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.
-    "ssdsim/strategies": (5_430, 36),
+    "ssdsim/strategies": (5_400, 36),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     "ssdsim/tokens": (3_310, 21),
     # Names of checkpoints, activations of a device; a GRU after a block.

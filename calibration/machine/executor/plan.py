@@ -133,7 +133,7 @@ def _by_rows(step: Step) -> dict[int, tuple[RankPiece, ...]]:
     for width in table.widths:
         work = table.work(width)
         pieces[width] = (RankPiece(f"{work.name} {width} rows", 1, RankPass(work.model, work.forward, work.tp)),)
-    return {rows: pieces[table.width(rows)] for rows in range(table.least, table.most + 1)}
+    return {rows: pieces[table.width(rows)] for rows in table.numbers}
 
 
 def _work(work: Pass | HostWork | None) -> RankPass | HostWork | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ from ssdsim.base.kinds import SHARE, Number, NumberOrWord, OneOf, Whole
 from ssdsim.base.kinds_of_lists import HitRates, ListOf
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section, choice, searched_choice, spelled
 from ssdsim.base.settings import Settings
-from ssdsim.rounds.kernel import Kernel
+from ssdsim.rounds.kernel import ByState, Kernel
 from ssdsim.strategies.protocols.axes import SAGUARO
 from ssdsim.tokens.saguaro import PLAIN
 
@@ -251,19 +250,14 @@ acceptance_share = partial(Option, kind=SHARE, groups=(Group.ACCEPTANCE,))
 FOUND_SOMETHING, FOUND_NOTHING = "found", "nothing"
 
 
-def now_and_then(found: Array, nothing: Array, share: float) -> Kernel:
-    """The kernel of two kinds of rounds: a ``share`` has a draft to verify, the others have none.
+def now_and_then(found: Array, nothing: Array, share: float, tokens: tuple[float, float]) -> Kernel:
+    """The kernel of two kinds of rounds: a ``share`` finds something to verify, the others do not.
 
-    What a round begins with is drawn at the end of the one before, so that engines know it in time.
+    ``tokens`` are those of a sequence in the pass of either. What a round begins with is drawn at the end of the one
+    before, so that engines know it in time.
     """
     rows = {FOUND_SOMETHING: found, FOUND_NOTHING: nothing}
-    return Kernel.by_state(
+    made = Kernel.by_state(
         {state: {FOUND_SOMETHING: share * row, FOUND_NOTHING: (1.0 - share) * row} for state, row in rows.items()}
     )
-
-
-def share_where_any(share: float, batch: int) -> float:
-    """Share of a batch's sequences that found something, given that one did."""
-    if share in (0.0, 1.0):
-        return share
-    return share / -math.expm1(batch * math.log1p(-share))
+    return ByState(made.states, made.p, rows=dict(zip(rows, tokens, strict=True)))

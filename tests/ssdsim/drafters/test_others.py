@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -63,29 +64,37 @@ def test_a_round_is_a_verification_where_something_was_found_and_else_a_step_of_
     """T = found T_v(K + 1) + (1 - found) T_ar at batch 1 (systems-trees.md, section 4.8)."""
     configuration = configure(**EIGHT_B, drafter="ngram", k=5, alpha=0.6, found=0.3, strategies=("ar", "sd"))
     ar, sd = (configuration.scenarios[name] for name in ("ar", "sd"))
-    t = sd.seconds
-    mean_s = 0.3 * t["verify"] + 0.7 * t["decode"] + t["sample"]
-    assert float(sd.estimate.round_s) == pytest.approx(mean_s)
-    assert t["decode"] + t["sample"] == pytest.approx(float(ar.estimate.round_s), rel=0.2)  # and a round's host work
+    full = configure(**EIGHT_B, drafter="ngram", k=5, alpha=0.6, found=1.0, strategies=("sd",)).scenarios["sd"]
+    verify_s, decode_s = full.seconds["verify"], ar.seconds["decode"]
+    assert float(sd.estimate.round_s) == pytest.approx(0.3 * verify_s + 0.7 * decode_s + sd.seconds["sample"])
     assert sd.gpus == 1
 
 
 def test_without_a_match_it_is_autoregressive() -> None:
-    deviation = _sd("ngram", k=5, alpha=0.9, found=1e-6)
-    assert _tokens(deviation) == pytest.approx(1.0, abs=1e-5)
-    assert float(deviation.estimate.round_s) == pytest.approx(
-        deviation.seconds["decode"] + deviation.seconds["sample"], rel=1e-5
-    )
+    rarely, never = (_sd("ngram", k=5, alpha=0.9, found=found) for found in (1e-6, 0.0))
+    assert _tokens(rarely) == pytest.approx(1.0, abs=1e-5)
+    assert float(rarely.estimate.round_s) == pytest.approx(float(never.estimate.round_s), rel=1e-5)
 
 
 def test_in_a_batch_the_pass_has_the_rows_of_those_that_found_something() -> None:
-    """Given that one of b did, the mean is b + K b found / (1 - (1 - found)^b) rows."""
+    """Each number of them has a pass of its own; their mean is over how many of eight found something."""
     b, k, found = 8, 4, 0.25
     scenario = _sd("ngram", k=k, alpha=0.6, found=found, b=b)
-    proposed = k * found / (1.0 - (1.0 - found) ** b)
-    low, high = (_sd("ngram", k=rows, alpha=0.6, found=1.0, b=b).seconds["verify"] for rows in (1, 2))
-    assert 1.0 < proposed < 2.0
-    assert scenario.seconds["verify"] == pytest.approx(low + (proposed - 1.0) * (high - low))
+    table = scenario.steps["verify"].by_rows
+    assert table is not None
+    assert table.rows.tolist() == [b + k * each for each in range(b + 1)]
+    chances = [math.comb(b, each) * found**each * (1.0 - found) ** (b - each) for each in range(b + 1)]
+    assert scenario.seconds["verify"] == pytest.approx(float(np.dot(chances, table.seconds)))
+
+
+def test_a_knee_in_t_v_is_met_by_rounds_in_which_many_found_something() -> None:
+    """T_v of the mean rows is 1 there, and so it was in every engine."""
+    given: dict[str, Any] = {"t_sd": 0.0, "drafter": "ngram", "k": 4, "alpha": 0.7, "found": 0.5, "b": 4}
+    scenario = configure(**given, t_v=[(1, 1.0), (12, 1.0), (20, 2.0)], strategies=("sd",)).scenarios["sd"]
+    assert float(scenario.estimate.round_s) == pytest.approx(1.0 + (4 * 0.5 + 1 * 1.0) / 16)
+    for solver in ("mc", "des"):
+        run = simulate(scenario, solver=solver, rounds=6_000, confidence=0.999).tokens_per_second
+        assert run.covers(float(scenario.estimate.tokens_per_second))
 
 
 def test_a_longer_match_proposes_more_suffixes() -> None:

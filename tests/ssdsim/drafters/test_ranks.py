@@ -40,7 +40,7 @@ source = "a test"
         ("eagle3", {}, "catch up"),
         ("dflash", {}, "draft pass"),
         ("dspark", {}, "draft pass"),
-        ("ngram", {"found": 0.5}, "decode"),
+        ("ngram", {"found": 0.5}, "verify 1 rows"),
     ],
 )
 def test_it_runs_with_the_simulators_tokens(drafter: str, more: dict[str, Any], done: str, tmp_path: Path) -> None:

@@ -81,6 +81,15 @@ def test_ragged_rows_count_each_number_where_t_v_has_a_knee(b: int, p: float, p_
     assert rate(case) == pytest.approx(truth, abs=4.0 * error)
 
 
+@pytest.mark.parametrize("solver", ["mc", "des"])
+def test_ragged_rows_are_drawn_where_requests_differ(solver: Any) -> None:
+    """It was a traceback: rounds of several kinds of requests did not say their rows."""
+    kinds: dict[str, Any] = {"alpha_concentration": 3.0, "output_tokens": 60}
+    case = enumerated(0.7, 4, 4, 0.6, 0.6, draft=0.1, enum_rows="ragged", t_v=[(4, 0.5), (20, 1.0)], **kinds)
+    drawn = simulate(case, solver=solver, rounds=4_000, confidence=0.999).tokens_per_second
+    assert drawn.value == pytest.approx(float(case.estimate.tokens_per_second), rel=0.02)
+
+
 @given(alpha=st.floats(0.0, 1.0), k=st.integers(1, 12), b=st.integers(1, 40), draft=st.floats(0.0, 3.0))
 @settings(deadline=None, max_examples=30)
 def test_where_all_hit_it_is_sds_tokens_in_the_slower_sides_time(alpha: float, k: int, b: int, draft: float) -> None:

@@ -19,7 +19,8 @@ from tests.calibration.executor.run import ROUNDS, run, small, spans
 from tests.refusals import refused
 from tests.ssdsim.strategies.checks import deviation, deviations_are_chance
 
-SLOPE = [(0, 0.9), (1_000, 1.9)]  # T_v by rows of the batch
+Table = tuple[tuple[float, float], ...]
+SLOPE = ((0, 0.9), (1_000, 1.9))  # T_v by rows of the batch
 
 
 def case(found: float, looked_up: tuple[float, int], drafted: tuple[float, int], **options: Any) -> Scenario:
@@ -77,7 +78,7 @@ def test_a_look_up_behind_a_look_up_is_refused() -> None:
 
 @cache  # the engines are held against the same loops
 def literal(
-    found: float, s: tuple[float, int], m: tuple[float, int], t_m: float, b: int, seed: int
+    found: float, s: tuple[float, int], m: tuple[float, int], t_m: float, b: int, seed: int, t_v: Table = SLOPE
 ) -> tuple[float, float]:
     """Tokens a T_v and their standard error over 20 batches; passes are as wide as each round's sequences make them."""
     rng = np.random.default_rng(seed)
@@ -89,7 +90,7 @@ def literal(
     made = np.where(hits, accepted(*s), accepted(*m)).sum(axis=(1, 2)) + 300.0 * b
     found_in_round = hits.sum(axis=2)
     rows = b + found_in_round * s[1] + (b - found_in_round) * m[1]
-    took = (0.9 + 0.001 * rows + np.where(found_in_round == b, 0.0, t_m)).sum(axis=1)
+    took = (np.interp(rows, *np.transpose(t_v)) + np.where(found_in_round == b, 0.0, t_m)).sum(axis=1)
     value = made.sum() / took.sum()
     return float(value), float(np.std(made - value * took, ddof=1) / took.mean() / math.sqrt(len(made)))
 
@@ -106,6 +107,19 @@ def test_its_rate_is_that_of_a_literal_loop(solver: Any) -> None:
     deviations_are_chance(off)
 
 
+@pytest.mark.parametrize("solver", ["closed", "mc", "des"])
+def test_where_t_v_has_a_knee_each_round_pays_for_its_own_rows(solver: Any) -> None:
+    off = []
+    for seed, (found, looked_up, drafted, b) in enumerate(
+        [(0.4, (0.9, 12), (0.7, 2), 4), (0.3, (0.8, 3), (0.7, 6), 12)]
+    ):
+        knee = ((1, 1.0), (7.0 * b, 1.0), (28.0 * b, 3.0))
+        expected = literal(found, looked_up, drafted, 0.3, b, seed, knee)
+        scenario = case(found, looked_up, drafted, t_sd=0.3, b=b, t_v=knee)
+        off.append(deviation(scenario, solver, *expected, rounds=3_000))
+    assert max(map(abs, off)) < 3.5
+
+
 @pytest.mark.ranks
 def test_on_a_real_rank_it_drafts_only_where_some_sequence_found_nothing(pair: Ranks) -> None:
     scenario = small("hybrid", hybrid_found=0.6, hybrid_lookup_k=4).scenarios["hybrid"]
@@ -113,4 +127,4 @@ def test_on_a_real_rank_it_drafts_only_where_some_sequence_found_nothing(pair: R
     assert idle is None
     drafted = len(spans(target, "draft step")) / 3
     assert 0 < drafted < ROUNDS
-    assert len(spans(target, "verify")) == ROUNDS
+    assert sum(len(spans(target, f"verify {rows} rows")) for rows in (8, 9, 10)) == ROUNDS
