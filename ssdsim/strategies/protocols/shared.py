@@ -112,7 +112,7 @@ def ahead(targets: int, together: bool) -> dict[str, Program]:
     return {
         **_of_each(targets, _verifies_meanwhile),
         "cache": _looks_up,
-        "draft": partial(_works, together),
+        "draft": partial(_works, targets if together else None),
     }
 
 
@@ -156,13 +156,14 @@ def _drafts_in_turn(targets: int, me: Actor) -> Generator[Any, Any, None]:
 
 
 def _drafts_together(targets: int, me: Actor) -> Generator[Any, Any, None]:
+    """Draft for all that wait; at first one after the other, as groups of constant passes never part."""
     waiting = deque(range(1, targets + 1))
-    for _ in me.rounds():
+    for number in me.rounds():
         waiting.extend((yield from me.look("outcome")))
         if not waiting:
             waiting.append((yield me.receive("outcome")))
             waiting.extend((yield from me.look("outcome")))
-        served = _next_served(waiting, together=True)
+        served = _next_served(waiting, together=number >= targets)
         yield me.do("draft")
         for number in served:
             me.post(_name(number), "speculation", number, takes="speculation")
@@ -203,29 +204,33 @@ def _looks_up(me: Actor) -> Generator[Any, Any, None]:
             me.post(_name(number), "speculation", number, takes="speculation")
 
 
-def _works(together: bool, me: Stoppable) -> Generator[Any, Any, None]:
-    """Work for targets that wait, then for targets that ask for the next pre-speculation."""
+def _works(targets: int | None, me: Stoppable) -> Generator[Any, Any, None]:
+    """Work for targets that wait, then for targets that ask for the next pre-speculation.
+
+    ``targets`` that are served together begin one after the other.
+    """
     missed: deque[int] = deque()
     others: deque[int] = deque()
-    for _ in me.rounds():
+    for number in me.rounds():
+        together = targets is not None and number >= targets
         waited: list[Any] = me.here("job")
         now: list[Any] = yield from me.look("job")
         if not (waited or now or missed or others):
             now = [(yield me.receive("job")), *(yield from me.look("job"))]
-        missed.extend(number for number, misses in (*waited, *now) if misses)
-        others.extend(number for number, misses in waited if not misses)
-        just_now = [number for number, misses in now if not misses]
+        missed.extend(target for target, misses in (*waited, *now) if misses)
+        others.extend(target for target, misses in waited if not misses)
+        just_now = [target for target, misses in now if not misses]
         if not (missed or others):
             others, just_now = deque(just_now), []
         if missed:
             served = _next_served(missed, together)
             others.extend(just_now)
             yield me.do("fallback")
-            for number in served:
-                me.post(_name(number), "speculation", number, takes="speculation")
+            for target in served:
+                me.post(_name(target), "speculation", target, takes="speculation")
         else:
             served = _next_served(others, together)
             others.extend(just_now)
             yield me.do("pre-speculate")
-            for number in served:
-                me.post("cache", "outcome", (number, None))
+            for target in served:
+                me.post("cache", "outcome", (target, None))

@@ -151,6 +151,17 @@ def test_sd_served_together_falls_into_groups(s: float, targets: int) -> None:
         assert case.estimate.round_s == pytest.approx(sd(s, 2).estimate.round_s)
 
 
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(("s", "targets", "groups"), [(0.8221, 4, 3), (0.7182, 3, 3), (0.9302, 8, 3), (0.5016, 6, 3)])
+def test_constant_passes_fall_into_the_same_groups_in_every_engine(
+    s: float, targets: int, groups: int, name: Any
+) -> None:
+    """Events began with all targets in one group, which never parted: up to 45 % faster than the staircase."""
+    ran = simulate(sd(s, targets, draft_serves="together"), solver=name, rounds=2_000, seed=1)
+    assert ran.round_s.value == pytest.approx(max(1.0 + s, groups * s), rel=0.01)
+    assert float(sd(s, targets, draft_serves="together").estimate.round_s) == pytest.approx(ran.round_s.value, rel=0.17)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", ENGINES)
 def test_sds_engines_are_the_loop(monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
