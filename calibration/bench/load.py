@@ -148,8 +148,5 @@ async def closed_loop(point: LoadPoint, ask: Ask) -> list[TimedAnswer]:
             for number in range(point.concurrency):
                 streams.create_task(stream(number))
     except ExceptionGroup as errors:
-        failed, others = errors.split(InputError)
-        if failed is None or others is not None:
-            raise
-        raise failed.exceptions[0] from None
+        raise min(errors.exceptions, key=lambda error: not isinstance(error, InputError)) from None
     return answers

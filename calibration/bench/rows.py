@@ -15,9 +15,10 @@ from ssdsim import __version__
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
-from ssdsim.hardware.catalog import has_transformer
+from ssdsim.hardware.catalog import transformer_called
 from ssdsim.readers.acceptance import llama_cpp, sglang, trtllm, vllm_counters
 from ssdsim.readers.acceptance.counts import Counts, ImportOptions, Source, of_positions, of_totals, pooled
+from ssdsim.readers.acceptance.fields import count
 from ssdsim.readers.acceptance.findings import findings_of
 from ssdsim.readers.acceptance.read import NO_HITS
 from ssdsim.readers.agreement import model_of
@@ -34,9 +35,9 @@ def described(server: Server, given: Mapping[str, Any], at: str) -> dict[str, An
     if "hardware" not in given:
         raise InputError(f"{at}: does not say the hardware; give its profile by --hardware")
     said = {name: given[name] for name in given if name not in _DRAFTING}
-    tp = server.settings.get("tp_size")
+    tp = count(server.settings, ("tp_size",), at)
     return {
-        **({"tp": tp} if isinstance(tp, int) else {}),
+        **({} if tp is None else {"tp": tp}),
         **said,
         "model": _model(server, given, at),
         "engine": server.engine,
@@ -47,7 +48,7 @@ def described(server: Server, given: Mapping[str, Any], at: str) -> dict[str, An
 
 def _model(server: Server, given: Mapping[str, Any], at: str) -> str:
     """The card of the loaded model if there is one, else of the served name; or the given one."""
-    return model_of(server.loaded if server.loaded and has_transformer(server.loaded) else server.served, given, at)
+    return model_of(server.loaded if transformer_called(server.loaded or "") else server.served, given, at)
 
 
 def said_of_draft(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ssdsim.base.progress import Progress
 from ssdsim.base.record import MutableRecord, Record, field, replace
 from ssdsim.readers.acceptance.counts import Counts
 from ssdsim.readers.row import Row, read_rows, write_rows
+from ssdsim.runs.layout import locked
 
 _PROBE_WORDS, _PROBE_TOKENS = (16, 80), 4
 _CACHED = 0.1
@@ -121,8 +122,14 @@ def measure(
     begins: Begins = lambda work, server, points: None,
     progress: Progress = lambda done, total: None,
 ) -> BenchResult:
-    """Measure the points that ``path`` has no row of yet, and add each to it when it is done."""
-    return asyncio.run(_measure(work, path, begins, progress))
+    """Measure the points that ``path`` has no row of yet, and add each to it when it is done.
+
+    Raises
+    ------
+    InputError : another one is at work at ``path``, whose load would be measured here, or what the server does.
+    """
+    with locked(path.with_name(f".{path.name}.lock"), path, "bench"):
+        return asyncio.run(_measure(work, path, begins, progress))
 
 
 async def _measure(

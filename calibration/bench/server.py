@@ -6,16 +6,19 @@ SGLang states a request's rounds only in its own API, so it is asked in that; ot
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from calibration.bench.connection import Connection
-from ssdsim.base.documents import within
+from ssdsim.base.card import Excerpt, OneLine
+from ssdsim.base.documents import as_record, within
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import MutableRecord, Record, field
-from ssdsim.readers.acceptance.fields import JsonObject, text_in
+from ssdsim.readers.acceptance.fields import JsonObject, count
 
 ENGINES: Mapping[str, str] = {
     "vllm": "vllm",
@@ -27,9 +30,12 @@ ENGINES: Mapping[str, str] = {
 
 _INFO = ("/server_info", "/get_server_info")  # SGLang's, under its new and its old name
 _PROPS = "/props"  # llama.cpp's
+_VERSION = "/version"
+_LISTED = 20  # models of a complaint
+_CACHED = ("cached_tokens",)
+Name = Annotated[OneLine, Meta(max_length=500)]
 Prompt = str | Sequence[int]
 """Text, or ids of tokens."""
-_OTHER_MESSAGES = 100  # than those with tokens: a role, a count, what keeps the connection open
 
 
 class Server(Record):
@@ -56,21 +62,43 @@ async def discover(connection: Connection, served: str | None) -> Server:
     models = [each for each in listed if within(each, "id")] if isinstance(listed, list) else []
     if not models:
         raise InputError(f"{connection.at}: lists no models at /v1/models: not a server with OpenAI's API")
-    model = _chosen(models, served, connection.at)
-    engine = ENGINES.get(str(model.get("owned_by")), str(model.get("owned_by") or ""))
+    where = f"{connection.at}/v1/models"
+    model = _chosen([as_record(_Model, each, where, "model") for each in models], served, connection.at)
+    engine = ENGINES.get(model.owned_by or "", model.owned_by or "")
     settings = await _settings(connection) if engine == "sglang" else {}
-    version = await _version(connection, engine, settings)
-    loaded = text_in(settings.get("model_path")) or text_in(model.get("root"))
-    return Server(engine, version, str(model["id"]), loaded, settings)
+    said = as_record(_Settings, settings, f"{connection.at}{_INFO[0]}", "server")
+    version = said.version or await _version(connection, engine)
+    return Server(engine, version, model.id, said.model_path or model.root, settings)
 
 
-def _chosen(models: list[Mapping[str, Any]], served: str | None, at: str) -> Mapping[str, Any]:
-    by_name = {str(each["id"]): each for each in models}
+class _Model(Excerpt):
+    """A model that a server lists."""
+
+    id: Name
+    owned_by: Name | None = None
+    root: Name | None = None
+
+
+class _Settings(Excerpt):
+    """What a server says of itself, under the names of SGLang's settings or llama.cpp's properties."""
+
+    version: Name | None = None
+    build_info: Name | None = None
+    model_path: Name | None = None
+
+
+def _chosen(models: list[_Model], served: str | None, at: str) -> _Model:
+    by_name = {each.id: each for each in models}
     if served is None and len(by_name) > 1:
-        raise InputError(f"{at}: serves {len(by_name)} models; choose one by --served: {', '.join(by_name)}")
+        raise InputError(f"{at}: serves {len(by_name)} models; choose one by --served: {_some(by_name)}")
     if served is not None and served not in by_name:
-        raise InputError(f"{at}: serves no '{served}'{nearest(served, by_name)} Allowed: {', '.join(by_name)}")
+        raise InputError(f"{at}: serves no '{served}'{nearest(served, by_name)} Allowed: {_some(by_name)}")
     return by_name[served] if served is not None else models[0]
+
+
+def _some(names: Collection[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join([*islice(names, _LISTED), *([f"... ({more} more)"] if more > 0 else [])])
 
 
 async def _settings(connection: Connection) -> Mapping[str, Any]:
@@ -81,13 +109,14 @@ async def _settings(connection: Connection) -> Mapping[str, Any]:
     return {}
 
 
-async def _version(connection: Connection, engine: str, settings: Mapping[str, Any]) -> str:
-    said = text_in(settings.get("version"))
-    if said is None and engine == "llama.cpp":
-        said = text_in(within(await connection.json(_PROPS), "build_info"))
-    if said is None:
-        said = text_in(within(await connection.json("/version"), "version"))
-    return said or ""
+async def _version(connection: Connection, engine: str) -> str:
+    for path in (_PROPS, _VERSION) if engine == "llama.cpp" else (_VERSION,):
+        page = await connection.json(path)
+        if isinstance(page, Mapping):
+            said = as_record(_Settings, page, f"{connection.at}{path}", "server")
+            if version := said.build_info or said.version:
+                return version
+    return ""
 
 
 class StreamTotals(MutableRecord):
@@ -97,6 +126,12 @@ class StreamTotals(MutableRecord):
     prompt_tokens: int | None = None
     cached_tokens: int = 0
     own: JsonObject = field(default_factory=dict)
+
+    def add(self, said: JsonObject, where: str) -> None:
+        """Keep the counts that a message has; earlier ones stay where it has none."""
+        tokens, prompt_tokens = (count(said, (name,), where) for name in ("completion_tokens", "prompt_tokens"))
+        self.tokens = self.tokens if tokens is None else tokens
+        self.prompt_tokens = self.prompt_tokens if prompt_tokens is None else prompt_tokens
 
 
 class OpenAI:
@@ -119,20 +154,20 @@ class OpenAI:
             "stream_options": {"include_usage": True},
         }
 
-    def read(self, message: JsonObject, totals: StreamTotals) -> bool:
+    def read(self, message: JsonObject, totals: StreamTotals, where: str) -> bool:
         """Add a message's counts to ``totals``; returns whether it brought a part of the answer.
 
         Token counts come with the last message.
         """
         usage = message.get("usage")
         if isinstance(usage, Mapping):
-            totals.tokens = usage.get("completion_tokens", totals.tokens)
-            totals.prompt_tokens = usage.get("prompt_tokens", totals.prompt_tokens)
+            totals.add(usage, where)
             details = usage.get("prompt_tokens_details")
-            totals.cached_tokens = (details.get("cached_tokens") or 0) if isinstance(details, Mapping) else 0
+            totals.cached_tokens = (count(details, _CACHED, where) or 0) if isinstance(details, Mapping) else 0
         if isinstance(message.get("timings"), Mapping):  # llama.cpp
             totals.own = message["timings"]
-        return bool(message.get("choices"))
+        choices = message.get("choices")
+        return isinstance(choices, list) and bool(choices)
 
 
 class SGLang:
@@ -146,17 +181,16 @@ class SGLang:
         sampling = {"max_new_tokens": tokens, "temperature": temperature, "ignore_eos": True}
         return {**said, "sampling_params": sampling, "stream": True}
 
-    def read(self, message: JsonObject, totals: StreamTotals) -> bool:
+    def read(self, message: JsonObject, totals: StreamTotals, where: str) -> bool:
         """As OpenAI's; tokens are counted from the answer's start."""
         own = message.get("meta_info")
         if not isinstance(own, Mapping):
             return False
-        more = (own.get("completion_tokens") or 0) > (totals.tokens or 0)
-        totals.tokens = own.get("completion_tokens", totals.tokens)
-        totals.prompt_tokens = own.get("prompt_tokens", totals.prompt_tokens)
-        totals.cached_tokens = own.get("cached_tokens") or 0
+        before = totals.tokens or 0
+        totals.add(own, where)
+        totals.cached_tokens = count(own, _CACHED, where) or 0
         totals.own = own
-        return more
+        return (totals.tokens or 0) > before
 
 
 Dialect = OpenAI | SGLang
@@ -215,17 +249,20 @@ async def timed_answer(
     ------
     InputError : the server refuses, cuts the answer short, or does not say how many tokens it has.
     """
-    totals, came = StreamTotals(), []
-    sent = time.perf_counter()
-    messages = 0
-    async for moment, message in connection.messages(dialect.path, dialect.body(server, prompt, tokens, temperature)):
-        messages += 1
-        if messages > tokens + _OTHER_MESSAGES:
-            raise InputError(f"{connection.at}: an answer goes on after the {tokens} tokens that were asked for")
-        if dialect.read(message, totals):
+    totals = StreamTotals()
+    came: list[float] = []
+
+    def read(moment: float, message: JsonObject) -> bool:
+        if more := dialect.read(message, totals, f"{connection.at}{dialect.path}"):
             came.append(moment)
-    if not isinstance(totals.tokens, int) or not isinstance(totals.prompt_tokens, int):
-        raise InputError(f"{connection.at}: does not say how many tokens an answer has (stream_options.include_usage)")
+        return more
+
+    sent = time.perf_counter()
+    await connection.stream(dialect.path, dialect.body(server, prompt, tokens, temperature), tokens, read)
+    if totals.tokens is None or not totals.prompt_tokens:
+        raise InputError(
+            f"{connection.at}: does not say how many tokens a prompt and an answer have (stream_options.include_usage)"
+        )
     if not came or totals.tokens < tokens:
         raise InputError(
             f"{connection.at}: an answer has {totals.tokens} of the {tokens} tokens that were asked for: the server "

@@ -52,7 +52,7 @@ _PASSED_ON = ("requests", "repeats", "seed", "timeout")
 @rare_option("--served", help="the model, of a server that has several")
 @click.option("--pair", type=OutputFile(), help="also write acceptance as a pair (JSON)")
 @rare_option("--api-key", metavar="VARIABLE", help="environment variable that holds the server's key")
-@rare_option("--timeout", type=Finite(0.1, 1e7), default=120.0, show_default=True, help="seconds without a token")
+@rare_option("--timeout", type=Finite(0.1, 1e7), default=120.0, show_default=True, help="seconds for a token or a page")
 @rare_option("--wait", type=SECONDS, default=0.0, show_default=True, help="seconds for it to start")
 @rare_option("--seed", type=SEED, default=0, show_default=True, help="of prompts and of the order of points")
 @click.option(

@@ -84,12 +84,10 @@ transformer_names = TRANSFORMERS.names
 hardware_names = HARDWARE.names
 
 
-def has_transformer(name: str) -> bool:
-    """Tell whether :func:`find_transformer` knows it."""
-    try:
-        return bool(find_transformer(name))
-    except InputError:
-        return False
+def transformer_called(name: str) -> Transformer | None:
+    """The card that a name means to :func:`find_transformer`, which a file or a server says: no file is looked for."""
+    name = full_transformer_name(name)
+    return _bundled(name) or _served(_alias(name)) or _ending(name)
 
 
 def is_bundled_transformer(name: str) -> bool:
@@ -115,12 +113,7 @@ def find_transformer(name: str | Path) -> Transformer:
 
 def _named(name: str) -> Transformer | None:
     """The card that a name means as it stands."""
-    shaped = _SHAPED.fullmatch(name)
-    if shaped:
-        return transformer_shaped(int(shaped[1]), int(shaped[2]))
-    alias = _alias(name)
-    bundled = TRANSFORMERS.bundled(alias)
-    if bundled is not None:
+    if (bundled := _bundled(name)) is not None:
         return bundled
     path = Path(expanduser(name))
     if path.suffix == ".toml" and isfile(path):
@@ -131,7 +124,17 @@ def _named(name: str) -> Transformer | None:
         return load_config(path)
     if path.suffix in (".toml", ".json") or isdir(path):
         raise InputError(f"{name}: no transformer card there (a .toml card, a config.json, or a folder with one)")
-    return next((served for served in TRANSFORMERS.cards() if _alias(served.checkpoint) == alias), None)
+    return _served(_alias(name))
+
+
+def _bundled(name: str) -> Transformer | None:
+    shaped = _SHAPED.fullmatch(name)
+    return transformer_shaped(int(shaped[1]), int(shaped[2])) if shaped else TRANSFORMERS.bundled(_alias(name))
+
+
+def _served(alias: str) -> Transformer | None:
+    cards = (card for card in TRANSFORMERS.cards() if card.checkpoint)
+    return next((card for card in cards if _alias(card.checkpoint) == alias), None)
 
 
 def _ending(name: str) -> Transformer | None:

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from os.path import exists
 from pathlib import PurePath
 from typing import Any
 
 from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import HARDWARE, find_hardware, find_transformer, hardware_names, transformer_names
+from ssdsim.hardware.catalog import (
+    HARDWARE,
+    find_hardware,
+    find_transformer,
+    hardware_names,
+    transformer_called,
+    transformer_names,
+)
 from ssdsim.hardware.gpu_names import is_same_gpu
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.readers.facts import Facts, RunSpeed
@@ -69,8 +75,7 @@ def agreed_k(possible: Collection[int], given: int | None, where: str) -> int | 
 
 def agreed_model(said: str | None, given: str | None, flag: str, where: str) -> str | None:
     """The name of a model of a pair; two cards of different shapes contradict."""
-    cards = [_card(each) for each in (said, given) if each is not None]
-    if len(cards) == 2 and None not in cards and _unlike(cards[0], cards[1]):  # type: ignore[arg-type]
+    if said is not None and given is not None and _alike_cards(said, given) is False:
         raise _contradiction(where, said, flag, given, f"leave --{flag} out, or name the model that ran")
     return said if given is None else given
 
@@ -88,8 +93,7 @@ def agree(column: str, said: Any, given: Any) -> bool:
     if column in ("dtype", "kv_dtype", "draft_dtype"):
         return _alike(_bits_of(str(said)), _bits_of(str(given)), _ROUGHLY)
     if column in ("model", "draft"):
-        cards = _card(str(said)), _card(str(given))
-        return None not in cards and not _unlike(*cards)  # type: ignore[arg-type]
+        return _alike_cards(str(said), str(given)) is True
     if column == "hardware":
         return _profile(str(said)) is not None and _profile(str(said)) == _profile(str(given))
     try:
@@ -150,7 +154,7 @@ class _Held(Record):
             self._check_model(own, find_transformer(str(given)))
         self._check_size(own, False)
         assert found is not None
-        if own.name not in transformer_names() or exists(found):
+        if own.name not in transformer_names():
             return (found if given is None else str(given)), own
         base = find_transformer(own.name)
         return (own.name, base) if own == base or self.facts.weights else (found, own)
@@ -212,7 +216,9 @@ class _Held(Record):
             return None if given is None else str(given)
         if given is None:
             return (
-                None if _card(said) is not None or card is None or kept in card.precision().formats_of_blocks else kept
+                None
+                if _named(said)[1] is not None or card is None or kept in card.precision().formats_of_blocks
+                else kept
             )
         if not _alike(_bits_of(str(given)), _bits_of(kept), _ROUGHLY):
             raise self.contradicts(f"{short_repr(said)[1:-1]}, in {kept}", "dtype", "leave it out, or name what ran")
@@ -332,17 +338,22 @@ def _bits_of(words: str) -> float | None:
 
 
 def _named(name: str) -> tuple[str, Transformer] | tuple[None, None]:
-    """A model's name, or that of its folder or file, and the card that it finds; None where there is none."""
-    for each in dict.fromkeys((name, PurePath(name).name)) if name else ():
-        try:
-            return each, find_transformer(each)
-        except InputError:
-            continue
+    """A model's name, or that of its folder or file, and the card that is called so; None where there is none.
+
+    A source says it: the folder or file itself is not looked at.
+    """
+    for each in (name, PurePath(name).name) if name else ():
+        if (card := transformer_called(each)) is not None:
+            return each, card
     return None, None
 
 
-def _card(name: str) -> Transformer | None:
-    return _named(name)[1]
+def _given(name: str) -> Transformer | None:
+    """The card that the user named."""
+    try:
+        return find_transformer(name)
+    except InputError:
+        return None
 
 
 def _profile(name: str) -> HardwareProfile | None:
@@ -350,6 +361,12 @@ def _profile(name: str) -> HardwareProfile | None:
         return find_hardware(name)
     except InputError:
         return None
+
+
+def _alike_cards(said: str, given: str) -> bool | None:
+    """Tell whether a source's name and the user's are of one shape; None where one has no card."""
+    own, card = _named(said)[1], _given(given)
+    return None if own is None or card is None else _unlike(own, card) is None
 
 
 def _unlike(one: Transformer, other: Transformer) -> str | None:

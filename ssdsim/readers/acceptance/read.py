@@ -12,7 +12,7 @@ from ssdsim import __version__
 from ssdsim.base.documents import read_printed
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import has_transformer
+from ssdsim.hardware.catalog import transformer_called
 from ssdsim.readers.acceptance import llama_cpp, sglang, ssd_engine, trtllm, vllm, vllm_counters
 from ssdsim.readers.acceptance.counts import EngineLog, ImportOptions, Source, each_file
 from ssdsim.readers.acceptance.findings import ImportFindings, findings_of
@@ -97,7 +97,7 @@ def import_acceptance(
     paths = (*files, *(path for paths in sets.values() for path in paths))
     if temperature is None:
         warnings.append("the temperature is not in the files: give it by --temperature")
-    if named.target is None and served is not None and not has_transformer(served):
+    if named.target is None and served is not None and transformer_called(served) is None:
         warnings.append(f"no card is called '{served}', as the model was served: say which it is by --target")
     return Pair(
         target=Participant(id=agreed_model(served, named.target, "target", where)),
