@@ -22,7 +22,7 @@ import pandas as pd
 from fidelity_generations import GROUPINGS, Generations, fit_generations
 from fidelity_outcomes import Outcome, left_out
 
-from calibration.runtimes.fit import DECODING, EXPERTS, RuntimeFit
+from calibration.runtimes.fit import DECODING, EXPERTS, MASKS, RuntimeFit
 from calibration.runtimes.versions import fitted as fitted_versions
 from calibration.timings.fit import significant
 from ssdsim.base.bundled import models_folder
@@ -35,8 +35,12 @@ from ssdsim.readers.row import Row
 
 _ABOUT_COMPILED = "one process a GPU, the whole step compiled and replayed as a graph, batch 1: no server"
 ABOUT = "fitted to published benchmarks by docs/fidelity.py, of mixtures and of rounds by the scripts beside it"
-OF_ROUNDS = tuple(name for name, number in NUMBERS.items() if number.has_own_error)
-"""Numbers and errors of a card that are not fitted here: docs/fidelity_mixtures.py, docs/fidelity_rounds.py."""
+OF_HYBRIDS = ("per_recurrent_layer_s",)
+OF_ROUNDS = tuple(name for name, number in NUMBERS.items() if number.has_own_error and name not in MASKS)
+OF_OTHERS = (*EXPERTS, *OF_HYBRIDS, *OF_ROUNDS, *MASKS)
+"""Numbers of a card that are not fitted here, but by the scripts of mixtures, hybrids and rounds; masks by no rows."""
+_BESIDE = ("masks: ", "recurrent layers: ")
+"""How parts of a card's note begin that neither this script nor docs/fidelity_rounds.py writes."""
 
 MODELS = {
     "meta-llama/Meta-Llama-3-70B": "llama-3.1-70b",
@@ -424,18 +428,19 @@ def main(folder: Path, write_cards: bool) -> None:
 def with_other_fits(card: Runtime) -> Runtime:
     """With what other scripts say of the bundled card of this name.
 
-    Those are numbers of experts (docs/fidelity_mixtures.py), what a round costs that speculates
-    (docs/fidelity_rounds.py), and how wide intervals are (docs/fidelity_widths.py).
+    Those are numbers of experts (docs/fidelity_mixtures.py), of recurrent layers (docs/fidelity_hybrids.py), what a
+    round costs that speculates (docs/fidelity_rounds.py), and how wide intervals are (docs/fidelity_widths.py).
     """
+    before = find_runtime(card.name)
     if card.name == ALONE.card:
         note = "a draft's step: as ssd-engine's; of what its rounds cost besides nothing is known"
-        return card.changed(evidence=card.evidence.changed(note=note))
-    before = find_runtime(card.name)
+        card = card.with_numbers({name: before.numbers[name] for name in MASKS})
+        return card.changed(evidence=card.evidence.changed(note=note_beside(before, note)))
     evidence = card.evidence.changed(note=before.evidence.note)
-    return card.with_numbers({name: before.numbers[name] for name in (*EXPERTS, "experts_16_bit", *OF_ROUNDS)}).changed(
+    return card.with_numbers({name: before.numbers[name] for name in OF_OTHERS}).changed(
         head_step_s=before.head_step_s,
         own_lm_head_step_s=before.own_lm_head_step_s,
-        wander=(*card.wander, *_of_experts(before.wander)),
+        wander=(*card.wander, *_of_others(before.wander)),
         four_bits=_elsewhere(card, before.four_bits),
         evidence=evidence,
         errors=before.errors,
@@ -446,20 +451,25 @@ def with_other_fits(card: Runtime) -> Runtime:
 
 
 def _elsewhere(card: Runtime, before: Fp4Overrides | None) -> Fp4Overrides | None:
-    """What ``card`` has elsewhere, with the experts' numbers of ``before``."""
+    """What ``card`` has elsewhere, with the numbers of ``before`` that are not fitted here."""
     if before is None:
         return card.four_bits
     dense = card.four_bits or Fp4Overrides(cache_dtype=before.cache_dtype, wander=card.wander)
-    experts = {name: value for name, value in before.numbers.items() if name in EXPERTS}
-    numbers = {**dense.numbers, **experts}
+    others = {name: value for name, value in before.numbers.items() if name in OF_OTHERS}
+    numbers = {**dense.numbers, **others}
     versions = fitted_versions(before.by_version, dense.by_version, DECODING)
-    wander = (*dense.wander, *_of_experts(before.wander))
+    wander = (*dense.wander, *_of_others(before.wander))
     in_order = {name: numbers[name] for name in NUMBERS if name in numbers}
     return dense.changed(numbers=in_order, wander=wander, by_version=versions)
 
 
-def _of_experts(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float], ...]:
-    return tuple(way for way in wander if set(way) & {*EXPERTS, "experts_16_bit"})
+def _of_others(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float], ...]:
+    return tuple(way for way in wander if set(way) & set(OF_OTHERS))
+
+
+def note_beside(before: Runtime, note: str) -> str:
+    """A card's note with the parts of its note ``before`` that others wrote."""
+    return "; ".join((note, *(part for part in before.evidence.note.split("; ") if part.startswith(_BESIDE))))
 
 
 def _with_errors(card: Runtime, out: Outcome) -> Runtime:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from fidelity import cells
+from fidelity import OF_HYBRIDS, cells
 from fidelity_generations import fit_generations
 from fidelity_outcomes import Outcome, left_out
 
@@ -31,7 +31,6 @@ from ssdsim.readers.priced_row import work_of
 from ssdsim.readers.row import Row
 from ssdsim.transformer.recurrences import REPLAYED_TOKENS, StateKeeping
 
-FIELDS = ("per_recurrent_layer_s",)
 CARDS = ("sglang", "sglang-v2")
 """One engine, whose versions differ by how they speculate."""
 
@@ -114,7 +113,7 @@ def _row_of(each: Any) -> Row:
     )
 
 
-def fitted(rows: Sequence[Row], base: Runtime, fields: Sequence[str] = FIELDS) -> Runtime:
+def fitted(rows: Sequence[Row], base: Runtime, fields: Sequence[str] = OF_HYBRIDS) -> Runtime:
     """The card with its number of hybrid models, how far that may be off, and the settings of its rows."""
     fit = fit_generations(rows, base, base.name, base.engine, fields)
     ways = [way for each in fit.fits for way in each.card.wander if set(way) & set(fields)]
@@ -140,15 +139,17 @@ def without(card: Runtime) -> Runtime:
     """The card as models without recurrent layers gave it."""
 
     def closed(ways: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float], ...]:
-        return tuple(way for way in ways if not set(way) & set(FIELDS))
+        return tuple(way for way in ways if not set(way) & set(OF_HYBRIDS))
 
     there = card.four_bits
     if there is not None:
-        there = there.changed(wander=closed(there.wander), by_version=fitted_versions(there.by_version, None, FIELDS))
+        there = there.changed(
+            wander=closed(there.wander), by_version=fitted_versions(there.by_version, None, OF_HYBRIDS)
+        )
     covered = tuple(each for each in card.covered if not _is_hybrid(each))
     update = {"wander": closed(card.wander), "four_bits": there, "covered": covered}
-    update["by_version"] = fitted_versions(card.by_version, None, FIELDS)
-    return card.with_numbers(dict.fromkeys(FIELDS, 0.0)).changed(**update)
+    update["by_version"] = fitted_versions(card.by_version, None, OF_HYBRIDS)
+    return card.with_numbers(dict.fromkeys(OF_HYBRIDS, 0.0)).changed(**update)
 
 
 def replayed(table: pd.DataFrame) -> str:
@@ -199,7 +200,7 @@ def main(folder: Path, write_cards: bool) -> None:
     for name in dict.fromkeys(row.series for row in rows):
         lines.append(_line(name, [each.where(lambda row, name=name: row.series == name) for each in shown]))
     lines.append(_line("all", shown))
-    number_s = card.numbers[FIELDS[0]]
+    number_s = card.numbers[OF_HYBRIDS[0]]
     few, many = (_error(out, lambda row, few=few: (row.batch <= 8) is few) for few in (True, False))
     wide, narrow = (Outcome.of(some, _with_a_factor(rows, plain)) for some in _by_width(rows))
     known = {"few": few, "many": many, "own": _error(wide), "others": _error(narrow)}
@@ -219,7 +220,7 @@ def _line(name: str | None, outcomes: Sequence[Outcome]) -> str:
 
 def _with_a_factor(rows: Sequence[Row], base: Runtime) -> Runtime:
     """By the rows of 16 bits alone, with a factor on their experts."""
-    return fitted(_by_width(rows)[0], base, (*FIELDS, "experts_16_bit"))
+    return fitted(_by_width(rows)[0], base, (*OF_HYBRIDS, "experts_16_bit"))
 
 
 def _by_width(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:

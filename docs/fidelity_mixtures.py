@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import tomli_w
-from fidelity import cells
+from fidelity import OF_HYBRIDS, cells
 from fidelity_generations import GROUPINGS, Generations, fit_generations, on_four_bits
 from fidelity_outcomes import Outcome, left_out
 
@@ -41,7 +41,6 @@ _LATER = {"vllm-0.9": ("vllm-0.24", "vllm")}
 """Cards of versions of which no mixture was measured: they are as the last version that was."""
 _NODE = 8
 """Devices of a node; rows over several are left out."""
-_OF_HYBRIDS = ("per_recurrent_layer_s",)
 _NONE = {name: getattr(KERNELS.kernels, name, 0.0) for name in EXPERTS}
 
 _HEAD = """# How well it predicts engines that run mixtures of experts
@@ -194,11 +193,11 @@ def without_experts(card: Runtime) -> Runtime:
     if four_bits is not None:
         numbers = {name: value for name, value in four_bits.numbers.items() if name not in EXPERTS}
         known = {"numbers": numbers, "wander": _of_dense(four_bits.wander)}
-        known["by_version"] = fitted_versions(four_bits.by_version, None, (*EXPERTS, *_OF_HYBRIDS))
+        known["by_version"] = fitted_versions(four_bits.by_version, None, (*EXPERTS, *OF_HYBRIDS))
         four_bits = four_bits.changed(**known) if numbers else None
     covered = tuple(each for each in card.covered if not each.experts)
     plain = {"wander": _of_dense(card.wander), "four_bits": four_bits, "covered": covered}
-    plain["by_version"] = fitted_versions(card.by_version, None, (*EXPERTS, *_OF_HYBRIDS))
+    plain["by_version"] = fitted_versions(card.by_version, None, (*EXPERTS, *OF_HYBRIDS))
     return card.with_numbers(_NONE).changed(**plain)
 
 

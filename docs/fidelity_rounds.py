@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from fidelity import ABOUT, DTYPES, GROUPS, HARDWARE, MODELS, OF_ROUNDS, Group, cells
+from fidelity import ABOUT, DTYPES, GROUPS, HARDWARE, MODELS, OF_ROUNDS, Group, cells, note_beside
 from fidelity_outcomes import Outcome, left_out
 from fidelity_sweeps import Sweep, sweeps
 from scipy.optimize import nnls
@@ -468,7 +468,7 @@ def _noted(card: Runtime, group: Group, rows: str, besides: str = "") -> tuple[R
     known = {
         "versions": group.versions,
         "about": ABOUT,
-        "evidence": card.evidence.changed(note=note),
+        "evidence": card.evidence.changed(note=note_beside(card, note)),
     }
     if not any(_16_BITS in way for way in card.wander):  # no row of such experts was fitted
         card = with_16_bits(card, card.numbers[_16_BITS], PRIOR_SD[_16_BITS])
@@ -486,7 +486,7 @@ def _launching(card: Runtime, swept: Sequence[Sweep]) -> tuple[Runtime, str]:
     steps = {"head_step_s": significant(heads.per_draft_step_s), "own_lm_head_step_s": None}
     of_sweeps = "rounds of heads, and launches of a draft model: two sweeps over K (docs/fidelity_rounds.py)"
     note = f"as {_BEFORE_0_24}; {of_sweeps}"
-    evidence = card.evidence.changed(note=note)
+    evidence = card.evidence.changed(note=note_beside(card, note))
     card = card.with_numbers(numbers).changed(**named, **steps, evidence=evidence)
     return card, "two sweeps over K"
 
@@ -494,7 +494,7 @@ def _launching(card: Runtime, swept: Sequence[Sweep]) -> tuple[Runtime, str]:
 def _overlapped(card: Runtime) -> tuple[Runtime, str]:
     """The card of SGLang's speculation v2: v1's numbers, as wrong as they may be of it."""
     note = "v1's rounds (sglang), of which v2's differ as three published pairs do: no row of v2 is fitted"
-    evidence = card.evidence.changed(note=note)
+    evidence = card.evidence.changed(note=note_beside(card, note))
     versions = "0.5, speculation v2 (all there is from June 2026)"
     named = {"name": _OVERLAPPED, "versions": versions, "evidence": evidence}
     wide = card.errors.changed(round_log_sd=significant(_v2_log_sd()))
