@@ -18,7 +18,7 @@ from msgspec import Meta
 from calibration.validation.published_drafters import PublishedRows
 from ssdsim.base.bundled import Shelf
 from ssdsim.base.card import Card, Finite, of_one_length
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, text
 from ssdsim.base.documents import as_record, read_toml
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
@@ -39,6 +39,7 @@ from ssdsim.transformer.forward import forward_pass
 
 Speed = Annotated[float, Meta(ge=1e-3, le=1e6)]  # tokens/s
 Lookahead = Annotated[int, Meta(ge=1, le=1000)]
+FanOut = Annotated[int, Meta(ge=1, le=1000)]
 
 _AT_BOUND = 1e-3  # of a rate that a fit ends at its bound
 
@@ -58,7 +59,7 @@ class PublishedFamily(Card):
     ssd_tokens_per_s: tuple[Speed, ...]
     sd_k: Lookahead | None = None
     ssd_k: Lookahead | None = None
-    fan_out: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    fan_out: FanOut | None = None
     assumed: str = ""
 
     def __post_init__(self) -> None:
@@ -93,11 +94,11 @@ class PublishedSpeeds(Card):
     name: str
     citation: str
     setting: str
-    context: int
-    tp: int
+    context: Annotated[int, Meta(ge=1, le=10**7)]
+    tp: Annotated[int, Meta(ge=1, le=1024)]
     sd_k: Lookahead
     ssd_k: Lookahead
-    fan_out: int
+    fan_out: FanOut
     families: Annotated[tuple[PublishedFamily, ...], Meta(min_length=1)]
     sweeps: tuple[Sweep, ...] = ()
     batch: Annotated[int, Meta(ge=1, le=100_000)] = 1
@@ -169,7 +170,7 @@ PAPERS = Shelf("paper", "published", ".toml", _load, ("or a card's path",))
 
 def load_paper(name: str) -> PublishedSpeeds | PublishedRows | PublishedTrees:
     """The bundled results called ``name``, or a card's path: of SSD, rows of drafters, or of trees, by their tables."""
-    return PAPERS.find(name)
+    return PAPERS.find(text("a paper", name))
 
 
 def replay_families(paper: PublishedSpeeds, hardware: str) -> list[FamilyReplay]:

@@ -26,8 +26,9 @@ Values = tuple[Positive, ...]
 Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
 Level = Annotated[tuple[Rate, ...], Meta(min_length=1)]
 Levels = Annotated[tuple[Level, ...], Meta(min_length=1)]
-Path = Annotated[str, Meta(pattern=r"^[1-9]+$")]
-"""Of a node of a tree: the ranks from the root on."""
+Path = Annotated[str, Meta(pattern=r"\A[1-9]+\Z", description="must be the ranks from the root on, such as 13")]
+"""Of a node of a tree."""
+_ROUNDING = 1e-9  # of a sum of rates
 
 
 class Replayed(Record):
@@ -85,6 +86,8 @@ class PublishedRounds(Card, tag_field="kind", tag="rounds"):
         of_one_length(self, "k", "tokens", "ms")
         if len(self.ar_ms) not in (0, len(self.k)):
             raise ValueError("ar_ms must have a value a row, or none")
+        if not set(self.fitted_k) <= set(self.k):
+            raise ValueError(f"fitted_k must be some of k, got {max(set(self.fitted_k) - set(self.k))}")
 
     def replay(self) -> Replayed:
         prompt_ms = np.array(self.ar_ms) - min(self.ar_ms) if self.ar_ms else 0.0
@@ -183,12 +186,25 @@ class Trees(_Named, tag_field="kind", tag="trees"):
         lengths = {len(each) for each in (self.names, self.tokens, self.rates or self.ranks)}
         if len(lengths) > 1 or len(self.nodes) not in (0, len(self.names)):
             raise ValueError("names, tokens, rates or ranks, and nodes must be lists of one length")
-        orphan = next((path for path in self.paths if path[:-1] and path[:-1] not in self.paths), None)
+        nodes = set(self.paths)
+        if len(nodes) < len(self.paths):
+            raise ValueError(f"paths: {next(each for each in nodes if self.paths.count(each) > 1)} is there twice")
+        orphan = next((path for path in self.paths if path[:-1] and path[:-1] not in nodes), None)
         if orphan is not None:
             raise ValueError(f"paths: {orphan} has no parent, {orphan[:-1]}")
+        self._check_ranks(max((int(rank) for path in self.paths for rank in path), default=1))
         levels, least = max(map(len, self.paths), default=self.depth), min(map(len, self.rates or self.ranks))
         if least < levels:
             raise ValueError(f"rates or ranks must have {levels} levels in each row, as deep as the tree, got {least}")
+
+    def _check_ranks(self, last: int) -> None:
+        """Raise ValueError where rates of one level make more than 1 together, or where there are none of a rank."""
+        for level in (level for levels in self.ranks for level in levels):
+            if sum(level) > 1.0 + _ROUNDING:
+                raise ValueError(f"ranks: rates of one level must make at most 1 together, got {sum(level):g}")
+        widest = min((max(map(len, levels)) for levels in self.ranks), default=RANKS)
+        if last > widest:
+            raise ValueError(f"paths: there is a guess of rank {last}, but ranks has rates of {widest} in a row")
 
     def replay(self) -> Replayed:
         if self.share is not None or self.ranks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -268,7 +268,24 @@ def _config(path: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
             raise InputError(f"{path}: grid.{name} must be a list of values, got {values}")
         if name in options:
             raise InputError(f"{path}: '{name}' is both an option and a grid axis")
+    for name, value in [*options.items(), *((name, each) for name, values in grid.items() for each in values)]:
+        if not _is_finite(value):
+            _check(path, name, value)
     return options, grid
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether a value, or every one of a list, is no NaN and no infinity, as TOML may have them."""
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or isfinite(value)
+
+
+def _check(path: Path, name: str, value: Any) -> None:
+    try:
+        ALL[name].checked(value)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def _with_common_k(options: dict[str, Any], grid: Mapping[str, Sequence[Any]]) -> dict[str, Any]:

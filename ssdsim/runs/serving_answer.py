@@ -118,6 +118,7 @@ class ServingAnswer(Excerpt):
     attainment: Number | None
     replicas: Number
     schedule: list[_Cell] | None = None
+    variants: list[str] | None = None
     provenance: list[_Profile]
     runtime: str | None
 

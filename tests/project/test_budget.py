@@ -12,12 +12,12 @@ from site_generator.shown import PROJECT
 BUDGETS = {
     # One rule for recommend and export, the command for all loads, who keeps up.
     "ssdsim/advise": (3_810, 18),
-    # Each at its own best, at many points at once; how sure, where it turns, each C.
-    "ssdsim/answers": (5_450, 29),
+    # Each at its own best, at many points at once; how sure, where it turns, each C; arguments of Python's calls.
+    "ssdsim/answers": (5_490, 29),
     # Limits of files, what is JSON; spellings in Python; all that a card lacks, the road to one that is not there.
     "ssdsim/base": (2_410, 21),
-    # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands.
-    "ssdsim/cli": (4_730, 29),
+    # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
+    "ssdsim/cli": (4_760, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages.
     "ssdsim/hardware": (4_170, 19),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something.
@@ -30,7 +30,8 @@ BUDGETS = {
     "ssdsim/reports": (5_560, 30),
     # What a look at a slot finds in the long run.
     "ssdsim/rounds": (1_270, 6),
-    "ssdsim/runs": (1_000, 6),
+    # Numbers of a run that are none.
+    "ssdsim/runs": (1_020, 6),
     # How many replicas an SLO needs and on which degrees, K at the load; short logs repeated.
     "ssdsim/serving": (6_790, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.
@@ -39,10 +40,10 @@ BUDGETS = {
     "ssdsim/tokens": (3_310, 21),
     # Names of checkpoints, activations of a device; a GRU after a block.
     "ssdsim/transformer": (3_410, 16),
-    # One deadline for all that a server sends, and each of its fields read as a file's is.
-    "calibration/bench": (1_370, 7),
-    # First screens of bench, fit and measure, and what comes after a calibration.
-    "calibration/cli": (2_470, 13),
+    # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
+    "calibration/bench": (1_390, 7),
+    # First screens of bench, fit and measure, and what comes after a calibration; a plan as data.
+    "calibration/cli": (2_480, 13),
     "calibration/importers": (2_480, 14),
     # What other programs take of the cores.
     "calibration/machine": (2_360, 14),
@@ -51,8 +52,8 @@ BUDGETS = {
     "calibration/runtimes": (1_130, 5),
     # What a calibration is for where nobody says it; whether the latency was timed.
     "calibration/timings": (3_420, 21),
-    # Runs as the profile was calibrated; a hit law of all pairs, trees of tables, batches.
-    "calibration/validation": (2_990, 13),
+    # Runs as the profile was calibrated; a hit law of all pairs, trees of tables, batches; trees that no guesses make.
+    "calibration/validation": (3_020, 13),
 }
 _EMPTY = 3  # lines of a file that only says what its folder is for
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,6 +77,50 @@ def test_trees_that_say_too_little_are_refused() -> None:
     for wrong in ({}, {"paths": ["1"], "nodes": [2]}, {"nodes": [2, 3]}, {"paths": ["1"], "ranks": [[[0.5]]]}):
         with pytest.raises(ValueError, match=r"trees need paths or nodes|must be lists of one length"):
             Trees(**{**rows, **wrong})
+
+
+TREES = {"kind": "trees", "about": "a", "names": ["x"], "tokens": [2.0], "within": 0.1}
+OF_SHAPES = {
+    "a path that ends its line": {"rates": [[0.5]], "paths": ["1\n"]},
+    "a rank of no rate": {"ranks": [[[0.5, 0.2]]], "paths": ["1", "3"]},
+    "a path that is there twice": {"rates": [[0.5]], "paths": ["1", "1"]},
+    "rates above 1 together": {"ranks": [[[0.1, 0.95], [0.1, 0.95]]], "nodes": [3], "depth": 2},
+    "a path without its parent": {"rates": [[0.5, 0.5]], "paths": ["12"]},
+    "fewer levels than the tree": {"rates": [[0.5]], "nodes": [3], "depth": 2},
+}
+
+
+@pytest.mark.parametrize("shape", OF_SHAPES)
+def test_a_tree_that_no_guesses_make_is_refused(shape: str) -> None:
+    with pytest.raises(ValueError, match=r"paths|ranks|levels"):
+        Trees(**TREES, **OF_SHAPES[shape])
+
+
+@given(
+    st.lists(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=4), min_size=1, max_size=4),
+    st.lists(st.text("1234", min_size=1, max_size=4), max_size=6),
+    st.integers(0, 12),
+    st.integers(1, 4),
+    st.integers(1, 4),
+)
+def test_a_tree_that_is_not_refused_has_its_tokens(
+    ranks: list[list[float]], paths: list[str], nodes: int, depth: int, beam: int
+) -> None:
+    drafted: dict[str, Any] = {"paths": paths} if paths else {"nodes": [nodes], "depth": depth, "beam": beam}
+    try:
+        trees = Trees(**TREES, ranks=[ranks], **drafted)
+    except ValueError:
+        return
+    (tokens,) = trees.replay().predicted
+    assert 1.0 <= tokens <= 1.0 + (max(map(len, paths)) if paths else depth)
+
+
+def test_rows_that_nothing_can_be_fitted_to_are_refused() -> None:
+    paper = load_paper("vllm-eagle")
+    assert isinstance(paper, PublishedRows)
+    assert isinstance(paper.rows[0], PublishedRounds)
+    with pytest.raises(ValueError, match="fitted_k must be some of k, got 9"):
+        PublishedRounds(**{**paper.rows[0].as_dict(), "fitted_k": (9,)})
 
 
 def test_what_prompts_take_of_a_token_is_told_by_decoding_alone() -> None:

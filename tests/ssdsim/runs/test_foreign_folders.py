@@ -21,6 +21,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.files import replaced, write_whole
 from ssdsim.base.parquet import read_table, write_table
 from ssdsim.reports.build import report
+from tests.refusals import refused
 
 
 def test_a_link_beside_a_file_is_not_followed(tmp_path: Path) -> None:
@@ -123,6 +124,17 @@ def test_a_run_folder_names_no_file_outside_of_it(name: str, tmp_path: Path) -> 
     )
     with pytest.raises(InputError, match="a file outside of it"):
         report(run)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ["[options]\nalpha = nan", "[options]\nfl = [3, nan, 5]", "[grid]\nk = [3, nan, 5]", "[grid]\nb = [1, inf]"],
+    ids=lambda lines: lines.partition("\n")[2],
+)
+def test_a_number_that_is_none_is_one_line(lines: str, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(f'schema = 1\nverb = "sweep"\n{lines}\n')
+    with refused(f"--{lines.splitlines()[1].partition(' ')[0]}"):
+        report(tmp_path)
 
 
 def test_a_page_holds_no_text_that_ends_or_hides_its_script(tmp_path: Path) -> None:
