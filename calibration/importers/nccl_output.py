@@ -47,12 +47,12 @@ _ROW = re.compile(rf"(?<![\w.])(\d+)\s+(\d+)\s+({_TYPE})(?=\s|$)(.*)")
 _CELL = r"(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|N/A|nan)"
 _SECOND_HALF = re.compile(rf"(?:^|[\]>:)]|Z)\s*({_CELL}(?:\s+{_CELL}){{2,}})\s*$")
 _DEVICE = re.compile(
-    r"\bRank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]?\s*(.*)"
+    r"\bRank\s+(\d{1,9})\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]?\s*(.*)"
 )
 _SETTINGS = re.compile(r"\bnThreads?:?\s+\d+\s+nGpus:?\s+\d+")
 _SETTING = re.compile(r"\b(nThread|nGpus|graph)s?:?\s+(\d+)")
 _TEST = re.compile(rf"(?<![a-z])({'|'.join(_TESTS)})_perf")
-_IN_COMMUNICATOR = re.compile(r"\bnranks (\d+)\b")
+_IN_COMMUNICATOR = re.compile(r"\bnranks (\d{1,9})\b")
 
 
 class RankDevice(Record):

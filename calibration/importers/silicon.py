@@ -67,7 +67,7 @@ def left_out(rows: pd.DataFrame, cached: pd.Series, whose: str, what: str) -> st
 def _natural(version: str) -> list[tuple[int, int, str]]:
     """A key by which ``0.9.0`` sorts before ``0.19.0`` and ``1.0rc1`` before ``1.0``."""
     parts = re.findall(r"\d+|[a-z]+", version.lower())
-    return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts] + [(0, 1, "")]
+    return [(1, int(part[:9]), "") if part.isdigit() else (0, 0, part) for part in parts] + [(0, 1, "")]
 
 
 class SystemCard(Record):

@@ -13,7 +13,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.extras import install
 from ssdsim.base.record import Record
 
-_NAME = re.compile(r"(cpu|cuda)(?::(\d+)(?:-(\d+))?)?")
+_NAME = re.compile(r"(cpu|cuda)(?::(\d{1,4})(?:-(\d{1,4}))?)?")
 _ANSWER_S = 20.0
 _QUERY = "index,name,compute_cap,memory.total"
 _OLDEST = (7, 5)  # compute capability of which builds for every CUDA have kernels

@@ -5,6 +5,7 @@ In a replay a proposal is accepted iff the token comes, with probability p of it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -126,7 +127,7 @@ def lookup_named(name: str, vocabulary: int, seed: int) -> Lookup:
         return RandomTokens(vocabulary, seed)
     if word == "suffix" and not number:
         return Suffixes()
-    if word == "ngram" and (number or "3").isdecimal() and int(number or 3) >= 1:
+    if word == "ngram" and re.fullmatch(r"0*[1-9]\d{0,8}", number or "3"):
         return NGrams(int(number or 3))
     raise InputError(f"unknown backup '{name}'. Allowed: random, ngram:N with N from 1, suffix")
 

@@ -32,4 +32,7 @@ def closest(name: object, allowed: Iterable[str], least: float = 0.5) -> str | N
 
 def short_repr(value: Any) -> str:
     """A value that was given, on one short line."""
-    return " ".join(_SHORT.repr(value).split())
+    try:
+        return " ".join(_SHORT.repr(value).split())
+    except ValueError:  # of thousands of digits, which Python does not write
+        return "a number of thousands of digits"

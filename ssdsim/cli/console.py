@@ -55,7 +55,7 @@ def console(stderr: bool = False) -> Console:
 def columns() -> int:
     """As many columns as COLUMNS says, or else the terminal has from which a pipe was begun, or else 80."""
     said = os.environ.get("COLUMNS", "")
-    if said.isdigit() and int(said):
+    if re.fullmatch(r"0*[1-9][0-9]{0,5}", said):
         return int(said)
     for stream in (sys.__stdout__, sys.__stderr__, sys.__stdin__):
         with suppress(OSError, ValueError, AttributeError):  # no terminal, closed, or not there at all

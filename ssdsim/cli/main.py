@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 import sys
 from importlib import import_module
 from io import TextIOWrapper
@@ -167,13 +168,29 @@ def main() -> None:
     except ReaderLeftError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the last flush complains
         sys.exit(_READER_LEFT)
-    except OSError as error:  # a folder that is not there, a disk that is full
-        _fail(f"{error.filename or 'input and output'}: {error.strerror or error}")
+    except (MemoryError, OSError, ImportError, RuntimeError) as error:
+        if (said := _of_the_machine(error)) is None:
+            raise
+        _fail(said)
     except (KeyboardInterrupt, click.Abort) as interrupt:
         kept = str(interrupt.__cause__ or interrupt)  # click makes an Abort of an interrupt
         click.echo(f"interrupted: {kept}" if kept else "interrupted", err=True)
         sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+_NO_ROOM = re.compile("cannot allocate memory|failed to map segment|can't start new thread", re.IGNORECASE)
+"""What libraries say, each in an error of its own kind, where memory runs out."""
+
+
+def _of_the_machine(error: Exception) -> str | None:
+    """A line on a machine without memory, a folder that is not there or a full disk; None of any other error."""
+    if isinstance(error, MemoryError) or _NO_ROOM.search(str(error)):
+        error.__traceback__ = error.__context__ = None  # whose frames hold what filled the memory
+        return "no memory is left: ask for less at once, such as fewer points, sequences or requests"
+    if isinstance(error, OSError):
+        return f"{error.filename or 'input and output'}: {error.strerror or error}"
+    return None
 
 
 def _fail(message: str) -> None:

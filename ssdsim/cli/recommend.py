@@ -52,7 +52,7 @@ class Gpus(Kind):
     def parse(self, text: str) -> int | str:
         if not text.isdecimal() and "x" not in text.lower():
             raise ValueError
-        return int(text) if text.isdecimal() else text
+        return Whole().parse(text) if text.isdecimal() else text
 
 
 class Batches(Several):

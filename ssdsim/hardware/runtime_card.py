@@ -297,7 +297,7 @@ class Fp4Overrides(Card):
             _check_numbers(f"wander.{number}", direction)
 
 
-Version = Annotated[str, Meta(pattern=r"^(\d+\.\d+)?$")]
+Version = Annotated[str, Meta(pattern=r"\A(\d{1,9}\.\d{1,9})?\Z")]
 
 OF_ENGINE = ("runs", "states", "pages_of_states", "captured_rows", "mixes_prompts")
 """What a card says of its engine itself: no fit of its numbers knows it, and another engine's card does not have it."""

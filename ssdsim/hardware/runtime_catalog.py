@@ -21,7 +21,8 @@ from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidenc
 
 DEFAULT = "ssd-engine"
 SUFFIX = ".runtime.toml"
-_VERSIONED = re.compile(r"([a-z][a-z-]*?)(?:(?: *==? *|[- @])v?(\d+\.\d[\w.]*))?")  # an engine, and its version if said
+# an engine, and its version if said
+_VERSIONED = re.compile(r"([a-z][a-z-]*?)(?:(?: *==? *|[- @])v?(\d{1,9}\.\d[\w.]{0,40}))?")
 BY_DEFAULT = "the default engine"
 
 
@@ -136,7 +137,7 @@ def _of_version(cards: Sequence[Runtime], version: str) -> Runtime:
 
 def _numbers(version: str) -> tuple[float, ...]:
     """The numbers of a version such as 0.24 or v0.9.1rc2, to compare by; beyond all of one that begins with none."""
-    matched = re.match(r"v?(\d+)\.(\d+)", version)
+    matched = re.match(r"v?(\d{1,9})\.(\d{1,9})(?!\d)", version)
     return (math.inf,) if matched is None else (int(matched[1]), int(matched[2]))
 
 

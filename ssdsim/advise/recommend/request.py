@@ -33,6 +33,7 @@ Rank = Literal["user", "gpu", "cost"]
 RANKS = ("user", "gpu", "cost")
 Use = Literal["needed", "all"]
 USES = ("needed", "all")
+_NUMBER = re.compile(r"\d{1,9}")
 _COUNTED = re.compile(r"(\d{1,6})\s*[x×]\s*(\S+)")
 MOST_GPUS = 10_000
 MOST_VALUES = 1_000  # of a list: each is searched
@@ -197,7 +198,7 @@ def _counted(gpus: int | str, options: Mapping[str, Any]) -> tuple[Any, dict[str
     """The number of GPUs, and the options with their profile, if ``gpus`` names it: ``8xh200``."""
     matched = _COUNTED.fullmatch(gpus.strip()) if isinstance(gpus, str) else None
     if matched is None:
-        return int(gpus) if isinstance(gpus, str) and gpus.isdecimal() else gpus, dict(options)
+        return int(gpus) if isinstance(gpus, str) and _NUMBER.fullmatch(gpus) else gpus, dict(options)
     hardware = full_hardware_name(matched[2])
     if options.get("hardware", hardware) != hardware:
         raise InputError(f"--gpus {gpus} names other hardware than --hardware {options['hardware']}")

@@ -17,7 +17,7 @@ from ssdsim.readers.facts import Facts, RunSpeed
 _SHARD = re.compile(r"(?:-\d{5}-of-\d{5})?\.gguf$")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "M": 1e6, "B": 1e9, "T": 1e12}
 _AMOUNT = re.compile(r"([\d.]+)\s*([KMGT]iB|[MBT])\b")
-_TEST = re.compile(r"(?:pp(\d+))?\+?(?:tg(\d+))?(?:\s*@\s*d(\d+))?\s*$")
+_TEST = re.compile(r"(?:pp(\d{1,9}))?\+?(?:tg(\d{1,9}))?(?:\s*@\s*d(\d{1,9}))?\s*$")
 _DEVICE = re.compile(r"Device \d+: ([^,\n]+), compute capability")
 _NAMES = {
     "model": "model_type",

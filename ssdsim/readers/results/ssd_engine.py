@@ -30,14 +30,14 @@ MODELS: Mapping[str, Mapping[str, str]] = {
 _SPEED = re.compile(r"^[ \t]*Final Decode Throughput: ([\d.]+)tok/s", re.M)
 _ENDED = re.compile(r"^[ \t]*Model: ([^,\n]+), Mode: ([^,\n]+), Total:", re.M)
 _COMMAND = re.compile(r"\bbench\.py\b")
-_BATCH = re.compile(r"\btemp=[\d.]+ b=(\d+)|--b[ =](\d+)")
-_DRAFT_RANK = re.compile(r"Draft runner created on rank (\d+) \(async\)")
-_GPUS = re.compile(r"--gpus[ =](\d+)")
+_BATCH = re.compile(r"\btemp=[\d.]+ b=(\d{1,9})|--b[ =](\d{1,9})")
+_DRAFT_RANK = re.compile(r"Draft runner created on rank (\d{1,9}) \(async\)")
+_GPUS = re.compile(r"--gpus[ =](\d{1,9})")
 _PROMPT, _OUTPUT = re.compile(r"--input_len[ =](\d+)"), re.compile(r"--output_len[ =](\d+)")
 _DEFAULT_PROMPT, _DEFAULT_OUTPUT = 128, 512
 _DRAFT = re.compile(r"--draft[ =](\S+)")
 _EAGLE = re.compile(r"(--eagle)\b|just set (eagle)_layers")
-_OUTCOMES = re.compile(r"\bMQ_LEN=(\d+)")
+_OUTCOMES = re.compile(r"\bMQ_LEN=(\d{1,9})")
 
 
 def _printed(text: str, where: str) -> list[dict[str, Any]]:
