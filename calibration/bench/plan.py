@@ -15,6 +15,7 @@ from typing import Any
 from calibration.bench.engines import ENGINES, Setting, start_of
 from ssdsim.advise.export.dialect import here_document, loaded_name
 from ssdsim.base.errors import InputError
+from ssdsim.base.plain import document, picked
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.question.drafting import draft_by_options
@@ -101,6 +102,18 @@ def script(engine: str, servers: Sequence[PlannedServer], port: int, options: Se
         lines += [f"{command} > server-{number}.log 2>&1 & server=$!"]
         lines += [shlex.join(["ssdsim", "bench", f"http://127.0.0.1:{port}", *options, *own_options(served)]), "end"]
     return "\n".join(lines) + "\n"
+
+
+def plan_json(engine: str, servers: Sequence[PlannedServer], port: int, options: Sequence[str]) -> dict[str, Any]:
+    """The servers and their points, and :func:`script`."""
+    listed = [
+        {
+            **picked(served, "title", "concurrencies", "input_lengths"),
+            "start": shlex.join(start_of(engine, served.setting, port).command),
+        }
+        for served in servers
+    ]
+    return document({"schema": 1, "plan": engine, "servers": listed, "script": script(engine, servers, port, options)})
 
 
 def own_options(served: PlannedServer) -> list[str]:

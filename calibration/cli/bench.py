@@ -109,7 +109,7 @@ def command(
     else:
         servers = _servers(plan, work, asked, quiet)
         if not launch:
-            _print_script(plan, servers, work, output, asked)
+            _print_script(plan, servers, work, output, asked, as_json)
             return
         measured = _launched(plan, servers, work, output, asked, quiet)
     if pair is not None:
@@ -175,14 +175,20 @@ def _servers(engine: str, work: BenchJob, asked: dict[str, Any], quiet: bool) ->
 
 
 def _print_script(
-    engine: str, servers: Sequence[PlannedServer], work: BenchJob, output: Path, asked: dict[str, Any]
+    engine: str,
+    servers: Sequence[PlannedServer],
+    work: BenchJob,
+    output: Path,
+    asked: dict[str, Any],
+    as_json: bool,
 ) -> None:
-    from calibration.bench.plan import script
+    from calibration.bench.plan import plan_json, script
 
     options = ["-o", str(output), "--output-len", ",".join(map(str, asked["output_len"]))]
     options += [word for name in _PASSED_ON for word in (f"--{name}", str(asked[name]))]
     options += ["--temperature", f"{work.temperature:g}"] + (["--prompts", str(work.prompts)] if work.prompts else [])
-    click.echo(script(engine, servers, asked["port"], options), nl=False)
+    made = engine, servers, asked["port"], options
+    echo_json(plan_json(*made)) if as_json else click.echo(script(*made), nl=False)
 
 
 def _launched(

@@ -23,9 +23,9 @@ _NONE = 1e-9
 
 
 class Swing(Record):
-    """A ratio's swing: ``low`` and ``high`` at the lower and the upper end of the range of an input (``what``).
+    """A ratio's swing: ``at_lower`` and ``at_upper`` end of the range of an input (``what``), as which it may fall.
 
-    ``lowest`` and ``highest`` bound it in between, too: with settings held, a ratio may rise and fall again. ``over``
+    ``lowest`` and ``highest`` bound it, in between, too: with settings held, a ratio may rise and fall again. ``over``
     is the range: the plausible one of a ``placeholder``, the user's of a ``given`` input, the 95 % interval of a
     ``measured`` rate. ``of`` is what to measure: acceptance, or hits. All are numbers, or columns of numbers.
     """
@@ -34,8 +34,8 @@ class Swing(Record):
     of: str
     standing: Standing
     over: str
-    low: FloatOrArray
-    high: FloatOrArray
+    at_lower: FloatOrArray
+    at_upper: FloatOrArray
     lowest: FloatOrArray
     highest: FloatOrArray
 
@@ -51,8 +51,9 @@ class Swing(Record):
 
     def at(self, row: int) -> Swing:
         """The swing of one row of columns."""
-        low, high, lowest, highest = (float(each[row]) for each in (self.low, self.high, self.lowest, self.highest))
-        return replace(self, low=low, high=high, lowest=lowest, highest=highest)
+        ends = self.at_lower, self.at_upper, self.lowest, self.highest
+        lower, upper, lowest, highest = (float(each[row]) for each in ends)
+        return replace(self, at_lower=lower, at_upper=upper, lowest=lowest, highest=highest)
 
 
 def swings(first: Scenario, other: Scenario) -> list[Swing]:

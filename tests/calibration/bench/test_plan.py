@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from calibration.bench.engines import Setting, start_of
 from calibration.bench.plan import planned
 from calibration.runtimes.fit import fit_runtime
 from calibration.validation.measured import check_rows
+from site_generator.json_reference import undescribed
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.readers.row import Row, read_rows
 from tests.ssdsim.cli.in_process import asked
@@ -141,6 +143,16 @@ def test_the_plan_tells_what_predicts_other_batches_and_lookaheads() -> None:
 
 def replace_k(target: Setting, k: int | None) -> float:
     return Setting(target.model, 1, target.draft, None, k, target.rate).tokens
+
+
+def test_json_of_a_plan_is_json(installed: Path) -> None:
+    answer = asked("bench", "--plan", "vllm", "-o", "rows.csv", *MODELS, *SIZE, "--json")
+    planned_servers = json.loads(answer.stdout)
+    assert undescribed("bench", planned_servers) == []
+    assert [each["title"] for each in planned_servers["servers"]] == ["AR, TP 1", *(
+        f"SD with llama-3.2-1b, K {k}, TP 1" for k in (2, 5)
+    )]  # fmt: skip
+    assert all(each["start"] in planned_servers["script"] for each in planned_servers["servers"])
 
 
 def test_mistakes_are_one_line(tmp_path: Path) -> None:

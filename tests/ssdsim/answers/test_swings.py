@@ -33,7 +33,7 @@ def test_the_ends_of_placeholders_are_what_predict_says_there() -> None:
         swing = named[f"{low:g} to {high:g}"]
         assert swing.standing == "placeholder"
         at_low, at_high = (ratio_of(**FIXED, **{name: value}) for value in (low, high))
-        assert (swing.low, swing.high) == pytest.approx((at_low, at_high))
+        assert (swing.at_lower, swing.at_upper) == pytest.approx((at_low, at_high))
     widths = [each.width for each in swings(scenarios["ssd"], scenarios["sd"])]
     assert widths == sorted(widths, reverse=True)
 
@@ -51,7 +51,7 @@ def test_a_pairs_rates_swing_within_their_intervals(tmp_path: Path) -> None:
     assert {each.standing for each in moved} == {"measured"}
     ratio = ratio_of(pair=str(tmp_path / "pair.json"), **held)
     for each in moved:
-        assert min(each.low, each.high) < ratio < max(each.low, each.high)
+        assert min(each.at_lower, each.at_upper) < ratio < max(each.at_lower, each.at_upper)
 
 
 @pytest.mark.parametrize("k", [2, 5])
@@ -71,11 +71,11 @@ def test_the_bounds_hold_the_ratio_itself_where_both_ends_are_above_it(k: int) -
     ratio = ratio_of(**options)
     named = {each.what: each for each in swings(scenarios["ssd"], scenarios["sd"])}
     alpha = named["acceptance rate α"]
-    assert ratio < min(alpha.low, alpha.high)
+    assert ratio < min(alpha.at_lower, alpha.at_upper)
     for each in named.values():
         assert each.lowest <= ratio * (1.0 + 1e-12)
         assert each.highest >= ratio * (1.0 - 1e-12)
-        assert each.lowest <= min(each.low, each.high) <= max(each.low, each.high) <= each.highest
+        assert each.lowest <= min(each.at_lower, each.at_upper) <= max(each.at_lower, each.at_upper) <= each.highest
 
 
 @pytest.mark.long

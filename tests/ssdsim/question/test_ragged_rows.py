@@ -39,7 +39,7 @@ def test_the_ends_of_a_range_are_what_predict_says_there(
     (swing,) = (each for each in swings(both[name], both["ar"]) if each.what == ALL[option].axis)
     plausible = ALL[option].plausible
     assert plausible is not None
-    for end, found in zip(plausible, (swing.low, swing.high), strict=True):
+    for end, found in zip(plausible, (swing.at_lower, swing.at_upper), strict=True):
         there = scenarios(name, **where, **own, **{option: end})
         assert there[name].seconds["verify"] != pytest.approx(both[name].seconds["verify"], rel=1e-3)
         ratio = there[name].estimate.tokens_per_second / there["ar"].estimate.tokens_per_second
