@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from calibration.machine.drivers import torch_missing
 from calibration.timings.setup import CalibrationOptions, CalibrationSetup
-from ssdsim.base.checks import whole, within
+from ssdsim.base.checks import text, whole, within
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import options_of
 from ssdsim.base.progress import ProgressFactory, nobody
@@ -73,7 +73,9 @@ def calibrate(
     setup = timed.setup()
     for each in setup.said:
         noted(each)
-    return calibrate_on(Path(output) if output else None, setup, minutes=minutes, seed=seed, told=told)
+    return calibrate_on(
+        None if output is None else Path(text("-o", output)), setup, minutes=minutes, seed=seed, told=told
+    )
 
 
 def check_torch() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.base.checks import whole
+from ssdsim.base.checks import listed, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
 from ssdsim.base.plain import document, picked
@@ -296,9 +296,11 @@ def validate_rows(
     """
     whole("--seed", seed, 0)
     engine = given.pop("runtime", engine)  # as it was called before 0.4
-    names = [engine] if isinstance(engine, str) else list(engine or ())
+    names = [] if engine is None else listed("engine", engine)
     chosen = [of_engine if name in OF_ENGINE else always(find_runtime(name)) for name in names] or [of_hardware]
     rows = rows_of_files(files, given)
+    if not rows:
+        raise InputError("files: no file of rows or results is given")
     return ValidatedRows(*check_what_can_be(rows, chosen, seed), several=len(names) > 1)
 
 

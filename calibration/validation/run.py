@@ -15,7 +15,7 @@ from calibration.timings.answer import calibrate_on
 from calibration.timings.setup import CalibrationOptions
 from calibration.validation.comparison import GRIDS, GridPoint, RoundComparison, grid_of
 from ssdsim.answers.simulation.trace import Trace
-from ssdsim.base.checks import whole
+from ssdsim.base.checks import text, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import OneOf, Text, Whole
 from ssdsim.base.kinds_of_lists import ListOf
@@ -234,8 +234,8 @@ def validate(
         raise InputError(torch_missing("validate"))
     asked = Real(**options)
     real = asked.settled()
-    output = Path(output)
-    log, where = output, None if trace is None else Path(trace)
+    output = Path(text("-o", output))
+    log, where = output, None if trace is None else Path(text("--trace", trace))
     if output.suffix == ".jsonl" and not output.parent.is_dir():
         raise InputError(f"-o '{output}' cannot be written: there is no folder {output.parent}")
     if output.suffix != ".jsonl":

@@ -16,7 +16,7 @@ from ssdsim.answers.best_at_points import best_scenarios
 from ssdsim.answers.decision import share_fastest
 from ssdsim.answers.predict import DRAWS, check_constant
 from ssdsim.base.checks import Array, whole
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
@@ -24,6 +24,7 @@ from ssdsim.pricing.occupancy import why_no_room
 from ssdsim.pricing.site import Site
 from ssdsim.question.checked_options import GridPart
 from ssdsim.question.many import DrawnRates, estimate, rows_of
+from ssdsim.question.options import ALL
 from ssdsim.question.point_table import MemoizedStep, Result
 from ssdsim.question.points import Points, Scenarios, Steps
 from ssdsim.question.price import Priced
@@ -34,6 +35,7 @@ from ssdsim.rounds.round import Estimate
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST_DRAWS = 10_000  # an interval's ends are then as sure as they need to be
 _POINTS_AT_SITES = 30_000  # whose sites and prices are remembered
 _ROUNDS_REMEMBERED = 40_000  # some 200 MB
 _POINTS_AT_ONCE = 512  # of drawn columns: 4 MB a column at 1000 draws
@@ -113,7 +115,10 @@ class Evaluator:
         self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0, names: Collection[str] = ()
     ) -> Evaluated:
         """The numbers of :func:`evaluate`; the columns are those of this call's strategies."""
-        draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
+        draws, seed = whole("draws", draws, 0, MOST_DRAWS), whole("seed", seed, 0)
+        if not isinstance(names, Collection):
+            raise InputError(f"names must be those of strategies, got {short_repr(names)}")
+        names = ALL["strategies"].checked(tuple(names)) if names else ()
         asked, rates = self._asked(points), DrawnRates(TimingErrors(DRAWS, seed))
         found = {name: best_scenarios(asked, name, rates) for name in asked.names}
         return PointResults(asked, found, names).evaluated(draws, seed)

@@ -141,7 +141,7 @@ def predict(
     solvers = ("auto", "closed", *_PRECISION)
     if not isinstance(solver, str) or solver not in solvers:
         raise InputError(f"unknown solver '{solver}'{nearest(solver, solvers)} Allowed: {', '.join(solvers)}")
-    if rule not in RULES:
+    if not isinstance(rule, str) or rule not in RULES:
         raise InputError(f"unknown rule '{rule}'{nearest(rule, RULES)} Allowed: {', '.join(RULES)}")
     check_owners(options)
     rates = DrawnRates(TimingErrors(DRAWS, seed))

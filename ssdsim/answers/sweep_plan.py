@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ssdsim import strategies
 from ssdsim.answers import columns as named
-from ssdsim.answers.grid import Evaluated, Evaluator
+from ssdsim.answers.grid import MOST_DRAWS, Evaluated, Evaluator
 from ssdsim.answers.predict import Prediction, predicted
 from ssdsim.answers.simulation.simulate import Solver as SimulationSolver
 from ssdsim.base.arrow import floats, integers, words
@@ -60,7 +60,6 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 MOST_POINTS = 10_000_000  # of a grid: its table of pandas then takes some gigabytes
-MOST_DRAWS = 10_000  # an interval's ends are then as sure as they need to be
 _POINTS_A_PART = {"closed": 4096, "mc": 4, "des": 4}  # a second or a few: what a kill loses
 
 

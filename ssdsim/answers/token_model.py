@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ssdsim.answers.token_rates import ROUNDING, TokenRates, checked_axes, rates_of_contexts
 from ssdsim.base.checks import Array, whole, within
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.record import Record, replace
 from ssdsim.tokens.hit_models import MeasuredHits, PowerLawHits
 from ssdsim.tokens.sampling import residual, saguaro_distribution
@@ -34,6 +34,7 @@ from ssdsim.tokens.sampling import residual, saguaro_distribution
 if TYPE_CHECKING:
     from ssdsim.tokens.pair_file import Pair
 
+_MOST = 10_000_000  # contexts, tokens of a vocabulary
 _STEP = 0.02  # of the logarithms of spread and sigma
 _START_CONTEXTS = 300  # to choose where the fit starts
 FIT_FAN_OUTS = (1, 2, 4, 8, 16, 32, 64)  # an equal weight for every octave
@@ -73,8 +74,8 @@ class TokenModel(Record, kw_only=True):
     def __post_init__(self) -> None:
         within("spread", self.spread, np.finfo(float).tiny)
         within("sigma", self.sigma, 0)
-        whole("vocabulary", self.vocabulary, 2)
-        whole("contexts", self.contexts, 2)
+        whole("vocabulary", self.vocabulary, 2, _MOST)
+        whole("contexts", self.contexts, 2, _MOST)
         whole("seed", self.seed, 0)
 
     def rates(self, fan_outs: ArrayLike, taus: ArrayLike = 1.0, cs: ArrayLike = 1.0) -> TokenRates:
@@ -242,6 +243,9 @@ def fit_token_model(
     from scipy.optimize import least_squares
 
     within("alpha", alpha, ROUNDING, 1 - ROUNDING)
+    for name, number in (("alpha", alpha), ("c", c), ("r", r), ("tau", tau)):
+        if np.ndim(number):
+            raise InputError(f"{name} must be one number, got {short_repr(number)}")
     measured = np.log([1 - alpha, float(within("c", c, ROUNDING, 1)), float(within("r", r, ROUNDING))])
     within("tau", tau, np.finfo(float).tiny)
     # at temperature 1: only ratios to the temperature matter

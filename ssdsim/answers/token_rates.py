@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CONFIDENCE = 0.95
+_MOST_GUESSES = 1e9
 _FEW = 50  # below so many, a count is not yet normal
 ROUNDING = 1e-12  # a rejection rate below this is rounding of two equal distributions
 
@@ -61,7 +62,7 @@ class TokenRates(Record):
 
 def checked_axes(taus: ArrayLike, cs: ArrayLike, fan_outs: ArrayLike) -> tuple[Array, Array, NDArray[np.int64]]:
     """Temperatures, Saguaro constants and fan-outs, each one-dimensional."""
-    guesses = np.atleast_1d(within("fan_outs", fan_outs, 0))
+    guesses = np.atleast_1d(within("fan_outs", fan_outs, 0, _MOST_GUESSES))
     if np.any(guesses != np.round(guesses)):
         raise InputError(f"fan_outs must be whole numbers, got {guesses.tolist()}")
     tau, c = np.atleast_1d(within("tau", taus, 0)), np.atleast_1d(within("c", cs, 0, 1))

@@ -69,7 +69,7 @@ def few_enough(what: str, axes: Iterable[Collection[Any]], most: int) -> None:
 def text(name: str, value: Any) -> str:
     """``value``, text or a path, as text that is not empty; InputError otherwise."""
     given = str(value) if isinstance(value, str | PurePath) else ""
-    if not given or not is_text(given):
+    if not given or "\0" in given or not is_text(given):
         raise InputError(f"{name} must be a name or a path, got {short_repr(value)}")
     return given
 

@@ -11,6 +11,7 @@ from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.base.record import Record
 
+_LARGEST = 1e15  # finite number of an option that may be infinite, too
 _COLDEST = 1e-3  # temperature above 0
 _LEAST_PERCENT = 2.0  # of a share: what is just above 1 is no percentage
 
@@ -88,7 +89,8 @@ class Number(Kind, Record):
     def requirement(self) -> str:
         if self.most <= 1.0:
             return f"lie in [{self.least:g}, {self.most:g}]"
-        return f"be at least {self.least:g}" + (f" and at most {self.most:,.12g}" if isfinite(self.most) else "")
+        most = f"{self.most:,.12g}" if isfinite(self.most) else f"{_LARGEST:g}, or inf"
+        return f"be at least {self.least:g} and at most {most}"
 
     def parse(self, text: str) -> float:
         if self.most == inf and text.lower().removeprefix("+") in ("inf", "infinity"):
@@ -96,7 +98,8 @@ class Number(Kind, Record):
         return _share(text) if self.most <= 1.0 else _number(text)
 
     def checked(self, said: str, value: Any) -> float:
-        if not isinstance(value, int | float) or not self.least <= value <= self.most:  # which NaN never does
+        most = self.most if isfinite(self.most) or value == self.most else _LARGEST
+        if not isinstance(value, int | float) or not self.least <= value <= most:  # which NaN never does
             percent = self.most == 1.0 and isinstance(value, int | float) and _LEAST_PERCENT <= value <= 100.0
             hint = f"; {value:g} % is {value / 100.0:g}" if percent else ""
             raise InputError(f"{said} must {self.requirement}, got {short_repr(value)}{hint}")

@@ -171,7 +171,10 @@ class Several(Kind, Record):
             raise ValueError(f"not a list or range such as {such_as}: {error}") from None
 
     def checked(self, said: str, value: Any) -> tuple[Any, ...]:
-        return tuple(self.of.checked(said, each) for each in (value if isinstance(value, list | tuple) else [value]))
+        values = value if isinstance(value, list | tuple) else [value]
+        if not values:
+            raise InputError(f"{said} is an empty list: at least one value is needed")
+        return tuple(self.of.checked(said, each) for each in values)
 
     def _part(self, part: str) -> list[Any]:
         if not part:

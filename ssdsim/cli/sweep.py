@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from ssdsim import strategies
 from ssdsim.answers.columns import lookahead, over, own, own_columns
+from ssdsim.answers.grid import MOST_DRAWS
 from ssdsim.answers.sweep import at_best_k, frame, over_best_k, pairs_over_best_k, swept
-from ssdsim.answers.sweep_plan import MOST_DRAWS, PRESETS, GridPlan, effective, number_columns, plan_of
+from ssdsim.answers.sweep_plan import PRESETS, GridPlan, effective, number_columns, plan_of
 from ssdsim.answers.verdict import rivals, title_of
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import Array

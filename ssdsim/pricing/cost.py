@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, whole
 
 _KEPT = 2_000_000  # draws of costs: 16 MB
 
@@ -134,7 +134,7 @@ class TimingErrors:
 
     def __init__(self, draws: int, seed: int) -> None:
         self.draws = draws
-        self.seed = seed
+        self.seed = whole("--seed", seed, 0)
         self._draws: dict[str, Array] = {}
         self._factors: dict[tuple[str, float], Array] = {}
         self._strata: dict[tuple[str, int], Array] = {}

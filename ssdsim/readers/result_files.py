@@ -9,8 +9,9 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+from ssdsim.base.checks import text
 from ssdsim.base.documents import is_json, parse_records, read_printed
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.readers import results
 from ssdsim.readers.agreement import agree, contradiction, row_of
 from ssdsim.readers.bench import Format
@@ -39,10 +40,10 @@ def read_measured(path: str | Path, **given: Any) -> list[Row]:
     check_columns(given)
     filled = {name: value for name, value in given.items() if value is not None}
     path = Path(path)
-    text = read_printed(path, "file of measurements")
-    records: Sequence[Any] = parse_records(text, path) if is_json(text) else _printed(text, str(path))
+    said = read_printed(path, "file of measurements")
+    records: Sequence[Any] = parse_records(said, path) if is_json(said) else _printed(said, str(path))
     if not records:
-        return _csv_rows(path, text, filled)
+        return _csv_rows(path, said, filled)
     several = len(records) > 1
     rows = [
         row
@@ -54,16 +55,16 @@ def read_measured(path: str | Path, **given: Any) -> list[Row]:
     return rows
 
 
-def _printed(text: str, where: str) -> Sequence[Any]:
+def _printed(said: str, where: str) -> Sequence[Any]:
     """The records in what an engine prints, or writes as a table."""
-    return next((records for form in formats() if (records := form.told_in(text, where))), ())
+    return next((records for form in formats() if (records := form.told_in(said, where))), ())
 
 
-def _csv_rows(path: Path, text: str, given: Mapping[str, Any]) -> list[Row]:
+def _csv_rows(path: Path, content: str, given: Mapping[str, Any]) -> list[Row]:
     """Rows of CSV, of which none says something else than what is given."""
-    titles = {name.strip().strip('"') for name in text.lstrip("\ufeff").partition("\n")[0].split(",")}
-    if text.strip() and not titles & {*COLUMNS}:
-        raise InputError(f"{path}: {stranger(text) or f'no rows in it: {_known()}'}")
+    titles = {name.strip().strip('"') for name in content.lstrip("\ufeff").partition("\n")[0].split(",")}
+    if content.strip() and not titles & {*COLUMNS}:
+        raise InputError(f"{path}: {stranger(content) or f'no rows in it: {_known()}'}")
     rows = read_rows(path, given)
     for number, row in enumerate(rows, 1):
         for name, value in given.items():
@@ -86,5 +87,8 @@ def _known() -> str:
 
 
 def rows_of_files(files: Iterable[str | Path], given: Mapping[str, Any]) -> list[Row]:
-    """All rows of the files; raises as :func:`read_measured`."""
-    return [row for file in files for row in read_measured(file, **given)]
+    """All rows of the files, or of one; raises as :func:`read_measured`."""
+    listed = [files] if isinstance(files, str | Path) else files
+    if not isinstance(listed, Iterable):
+        raise InputError(f"files must be paths of rows or results, got {short_repr(files)}")
+    return [row for file in listed for row in read_measured(text("a file", file), **given)]

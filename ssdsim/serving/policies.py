@@ -13,7 +13,7 @@ import numpy as np
 
 from ssdsim import strategies
 from ssdsim.base.checks import Array
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.record import Record, field
@@ -151,6 +151,8 @@ def _named(asked: Any) -> tuple[tuple[str, ...], bool]:
     """Strategies and whether ``auto`` is among them; all of them take a batch, and ``all`` are those that do."""
     if asked is None:
         return strategies.DEFAULT, True
+    if not isinstance(asked, str | list | tuple):
+        raise InputError(f"--strategies must {ALL['strategies'].kind.requirement}, got {short_repr(asked)}")
     each = [name.strip() for name in asked.split(",")] if isinstance(asked, str) else list(asked)
     named = [name for name in each if name != AUTO]
     if named == [EVERY]:

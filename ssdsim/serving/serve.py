@@ -12,7 +12,8 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.decision import Candidate, Decision, decide, knowable
 from ssdsim.answers.workers import Workers
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, text
+from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
@@ -105,7 +106,8 @@ def served(
     options["targets"] = fleet.targets(options.pop("targets", None))
     workload = load.arrives(effort.seed, goal.capacity)
     _check(workload, goal, effort)
-    scheduled, subject_asked = None if schedule is None else Path(schedule), options.pop("subject", None)
+    scheduled = None if schedule is None else Path(text("--schedule", schedule))
+    subject_asked = options.pop("subject", None)
     how, workers = How(batching, goal.bounds, fleet, effort.seed, effort.precision), workers or Workers()
     open_k = scheduled is None and batching.says_k is None
     sized = _load_to_size(workload, load.rates, goal, effort, fleet)
@@ -117,7 +119,7 @@ def served(
         sized = fleet_size.lasting(sized, degrees, goal.bounds)
         workload = replace(workload, repeats=sized.repeats)
     _check_shared(options["targets"], chosen)
-    schedule_text = "" if scheduled is None else scheduled.read_text(encoding="utf-8")
+    schedule_text = "" if scheduled is None else read_text(scheduled, "schedule")
 
     def request_of(policies: Policies) -> _ServeRequest:
         cache = None if folder is None else RunCache(folder, policies.configuration.settings, schedule_text)

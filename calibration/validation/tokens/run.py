@@ -24,6 +24,7 @@ from calibration.validation.tokens.comparison import (
     scenarios_of,
 )
 from calibration.validation.tokens.ranks import DRAFT, TARGET, Loaded
+from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.extras import install
 from ssdsim.base.files import write_whole
@@ -318,11 +319,11 @@ def validate_pair(
     from calibration.machine.ranks import RankError
     from calibration.validation.tokens.run import run_tokens
 
-    folder, real = Path(output), RealPair(**options)
+    folder, real = Path(text("-o", output)), RealPair(**options)
     if folder.suffix in (".json", ".jsonl"):
         raise InputError(f"-o '{folder}' must be a folder, such as {folder.stem}")
-    bench = real.bench(Path(pair))
-    timed, answered = _prompts(Path(prompts), real.requests)
+    bench = real.bench(Path(text("a pair", pair)))
+    timed, answered = _prompts(Path(text("a file of prompts", prompts)), real.requests)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with (

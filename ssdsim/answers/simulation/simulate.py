@@ -14,13 +14,14 @@ from ssdsim.answers.simulation.durations import StepStreams
 from ssdsim.answers.simulation.shared_draft import shared_rounds
 from ssdsim.answers.simulation.statistics import FEW, MOST_ROUNDS, Histogram, Recorder, Stopping
 from ssdsim.answers.simulation.trace import Trace
-from ssdsim.base.checks import whole
+from ssdsim.base.checks import whole, within
 from ssdsim.base.display import Display, Displayable
-from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.base.intervals import Measured, student_quantile
 from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record, replace
+from ssdsim.question.comparison_options import MOST_OUTPUT_TOKENS
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.spellings import any_spelling
 from ssdsim.rounds.drawn import STRETCH
@@ -42,6 +43,7 @@ _MC_BLOCK = 16_384  # rounds: a block of 16 sequences then fits in the cache
 _MC_FEW = 1024  # rounds of a lane in the first blocks of a run that may end early
 _MC_FEW_SHARED = 4096  # the same where several targets share a draft, whose queue takes rounds to forget its start
 _MC_SHARED_BATCHES = 16  # blocks of such a run
+_MOST_COUNTED = 10**9  # rounds, or runs: days of work
 _MC_LANES = 32  # independent runs side by side where rounds must be drawn one after the other
 
 
@@ -129,10 +131,16 @@ def simulate(
 
     Raises
     ------
-    InputError : a solver that is not there, or a trace of one that has no clock.
+    InputError : a solver that is not there, a trace of one that has no clock, or a number out of its range.
     """
     if solver not in ("des", "mc"):
         raise InputError(f"unknown solver '{solver}'{nearest(str(solver), ('des', 'mc'))} Allowed: des, mc")
+    _check_run(scenario, seed, confidence)
+    whole("most", most, 1, _MOST_COUNTED)
+    if rounds is not None:
+        whole("rounds", rounds, 1, _MOST_COUNTED)
+    if precision is not None:
+        within("precision", precision, np.finfo(float).tiny, 1.0)
     if trace is not None and solver == "mc":
         raise InputError("a trace needs solver des (Monte Carlo has no clock)")
     recorder = Recorder(scenario.batch, scenario.strategy.miss_state)
@@ -220,10 +228,11 @@ def simulate_requests(
 
     Raises
     ------
-    InputError : ``tokens`` or ``runs`` is not a whole number of at least 1.
+    InputError : ``tokens`` or ``runs`` is not a whole number of at least 1, or another number is out of its range.
     """
-    whole("tokens", tokens, 1)
-    whole("runs", runs, 1)
+    _check_run(scenario, seed, confidence)
+    whole("tokens", tokens, 1, MOST_OUTPUT_TOKENS)
+    whole("runs", runs, 1, _MOST_COUNTED)
     _check_countable(scenario)
     kinds = scenario.drawn_from
     if isinstance(kinds, Mix):
@@ -246,6 +255,14 @@ def simulate_requests(
 def _others(scenario: Scenario, seeds: Sequence[np.random.SeedSequence]) -> list[OutcomeSource]:
     """Outcomes of the targets that share the first one's draft."""
     return [long_run_source(scenario.drawn_from, scenario.batch, seed) for seed in seeds]
+
+
+def _check_run(scenario: Scenario, seed: int, confidence: float) -> None:
+    """Raise :class:`InputError` for what no run can be of."""
+    if not isinstance(scenario, Scenario):
+        raise InputError(f"a scenario must be one of configure(...).scenarios, got {short_repr(scenario)}")
+    whole("seed", seed, 0)
+    within("confidence", confidence, 0.01, 0.999999)
 
 
 def _check_countable(scenario: Scenario) -> None:

@@ -329,6 +329,7 @@ def _is_varied(name: str, said: Mapping[str, Any]) -> bool:
 
 
 def _listed(name: str, values: Sequence[Any], exact: bool) -> GridAxis:
+    values = [ALL[name].checked(each) for each in values]
     middle, default = values[len(values) // 2], DEFAULTS.get(name)
     start = default if default in values else middle
     if name in RANGES and len(values) > 1 and not exact:
@@ -337,7 +338,7 @@ def _listed(name: str, values: Sequence[Any], exact: bool) -> GridAxis:
 
 
 def _varied(name: str, given: Any, of: Mapping[str, tuple[Any, ...]]) -> GridAxis:
-    start = DEFAULTS[name] if given is None else given
+    start = DEFAULTS[name] if given is None else ALL[name].checked(given)
     if name in RANGES:
         low, high = RANGES[name]
         return GridAxis(

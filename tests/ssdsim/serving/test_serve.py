@@ -243,7 +243,7 @@ def test_a_draft_pool_is_targets_that_share_a_draft() -> None:
         ({"attainment": 0.9}, "--attainment needs an --slo"),
         ({"workload": requests(20, outputs="1")}, "no answer has a second token, so nothing is decoded"),
         ({"precision": 0.02, "solver": "closed"}, "--precision has no effect with --solver closed"),
-        ({"workload": None, "rate": 0.0}, "--rate must be at least 1e-06, got 0.0"),
+        ({"workload": None, "rate": 0.0}, "--rate must be at least 1e-06 and at most 1e.15, or inf, got 0.0"),
         ({"seed": -1}, "--seed must be at least 0"),
         ({"router": "least-load"}, "did you mean 'least-loaded'"),
         ({"draft_pool": 1}, "--draft-pool has no effect with one replica"),
