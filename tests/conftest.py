@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,9 +40,30 @@ _PROCESSES = {"ranks", "browser", "notebooks", "cluster", "wheel"}
 _LONGER = {*_PROCESSES, "long", "slow"}
 
 
+_TEMPORARY = pytest.StashKey[str]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # workers have what their run has
+        config.stash[_TEMPORARY] = _own_temporary_folder()
     config.pluginmanager.register(Cores(Path(__file__).parent), "cores")
     config.pluginmanager.register(examples, "examples")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (folder := config.stash.get(_TEMPORARY, None)) is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _own_temporary_folder() -> str:
+    """A folder for what processes of this run call temporary: killed ones, and browsers, leave it behind.
+
+    What pytest keeps of its last runs stays where it was.
+    """
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="ssdsim-tests-")
+    tempfile.tempdir = None  # so that it is looked for again
+    return folder
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
