@@ -30,10 +30,19 @@ _REMEMBERED = 16384  # passes and messages a profile: some 200 MB, and four time
 
 
 def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kernels: Kernels) -> float:
-    """Factor of the engine on an operation that takes ``seconds`` alone."""
+    """Factor of the engine on an operation that takes ``seconds`` alone.
+
+    No engine's kernel beats memory or arithmetic: where its factor says so, it takes what these take at their best.
+    """
     if op.family is None:
         return 1.0
-    factor: float = getattr(kernels, op.family)
+    factor = _own_factor(op, seconds, profile, kernels)
+    return factor if op.family == "communication" else max(factor, profile.law(op).least_s(op) / seconds)
+
+
+def _own_factor(op: Operation, seconds: float, profile: HardwareProfile, kernels: Kernels) -> float:
+    """The factor by the card, of an operation of some family."""
+    factor: float = getattr(kernels, str(op.family))
     if kernels.one_shot_bytes and isinstance(op, Collective) and op.kind == "all_reduce" and op.ranks > 1:
         return factor * _all_reduce_s(op, seconds, profile, kernels.one_shot_bytes) / seconds
     if isinstance(op, OverCache):

@@ -12,6 +12,8 @@ from itertools import pairwise, product
 from typing import NamedTuple
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_hardware, find_transformer
@@ -168,6 +170,36 @@ def test_no_engine_reads_caches_faster_than_memory_gives_them(engine: str) -> No
         assert profile.reading_bandwidth <= 0.94 * profile.device.memory_bandwidth or "torch" in name
     h100 = find_hardware("h100-sxm")
     assert 3.0e12 < h100.reading_bandwidth < 3.2e12
+
+
+MIXTURES = ("gpt-oss-120b", "deepseek-r1", "minimax-m2.5", "qwen3-235b-a22b", "llama-4-scout", "nemotron-3-super")
+
+
+@settings(max_examples=150)
+@given(
+    engine=st.sampled_from(sorted(runtime_names())),
+    name=st.sampled_from([name for name in PROFILES if find_hardware(name).prices("bfloat16")]),
+    model=st.sampled_from((*MIXTURES, "llama-3.1-8b")),
+    dtype=st.sampled_from((None, "float8", "nvfp4")),
+    degree=st.sampled_from((1, 2, 4, 8)),
+    batch=st.integers(1, 300),
+    rows=st.integers(1, 9),
+    masked=st.booleans(),
+)
+@example("vllm", "rtx-pro-6000", "gpt-oss-120b", None, 1, 1, 1, False)  # 0.52 of what its experts take to be read
+@example("trtllm", "b200-sxm", "deepseek-r1", "nvfp4", 8, 4, 1, False)  # 0.49
+def test_no_engine_outruns_memory_or_arithmetic(
+    engine: str, name: str, model: str, dtype: str | None, degree: int, batch: int, rows: int, masked: bool
+) -> None:
+    """However small its factors: experts had been read at up to twice the bandwidth."""
+    profile = find_hardware(name)
+    kernels = find_runtime(engine).on(profile.device).kernels
+    shape = {"batch": batch, "queries": rows, "context": 1024, "tp": min(degree, profile.device.count)}
+    for op, _ in forward_pass(find_transformer(model), **shape, masked=masked, dtype=dtype).counted:
+        alone_s = profile.seconds(op).seconds
+        taken_s = alone_s * kernel_factor(op, alone_s, profile, kernels) * (1 + ROUNDING)
+        assert taken_s >= op.streamed_bytes / profile.device.memory_bandwidth, op
+        assert taken_s >= profile.device.compute_s(op), op
 
 
 def test_the_worst_cases_of_before_are_possible() -> None:
