@@ -103,9 +103,10 @@ class Host(Card):
     ``per_round_s``: of a round that verifies drafted tokens, more than of a step without. Of it are
     ``per_round_sequence_s`` for every sequence (what was accepted of it, its cache cut back, its next draft) and
     ``per_round_layer_s`` for every layer of the target (shapes for which no graph was captured).
-    ``per_tree_layer_s``: of every layer of a pass over a tree, of target and draft, whose attention takes a kernel over
-    what all nodes see, one over the nodes under a mask, and one that merges both. ``per_tree_token_s``: of every
-    node in a draft's pass over a tree, whose likeliest children are sorted out of its vocabulary.
+    ``per_tree_layer_s``: of every layer without experts of a pass over a tree, of target and draft, whose attention
+    takes a kernel over what all nodes see, one over the nodes under a mask, and one that merges both; a layer with
+    experts took no longer in any published tree. ``per_tree_token_s``: of every node in a draft's pass over a tree,
+    whose likeliest children are sorted out of its vocabulary.
     ``per_mask_s``: of a draft's pass over branches or a tree, whose mask depends on the step and on the prefix and is
     built anew. Only rows of rounds that wait for such passes tell what it takes: SSD's whose draft is late.
     """
@@ -118,7 +119,7 @@ class Host(Card):
     per_round_s: Annotated[Seconds, FieldInfo("of a round that speculates", 3e-3, "round", _ROUND)] = 0.0
     per_round_layer_s: Annotated[Seconds, FieldInfo("of it, a layer of the target", 50e-6, "round", _ROUND)] = 0.0
     per_round_sequence_s: Annotated[Seconds, FieldInfo("of it, a sequence of the batch", 0.1e-3, "round", _ROUND)] = 0.0
-    per_tree_layer_s: Annotated[Seconds, FieldInfo("of every layer of a pass over a tree", 20e-6, "tree", _ROUND)] = 0.0
+    per_tree_layer_s: Annotated[Seconds, FieldInfo("of a layer without experts over a tree", 20e-6, "tree", _ROUND)] = 0.0
     per_tree_token_s: Annotated[Seconds, FieldInfo("of a draft's node in it", 5e-6, "tree step", _DRAFTING)] = 0.0
     per_mask_s: Annotated[Seconds, FieldInfo("of a branch step, for its mask", 0.3e-3, "masks", _DRAFTING)] = 0.0
     per_expert_layer_s: Annotated[Seconds, FieldInfo("of every layer with experts", 10e-6, "expert layers")] = 0.0

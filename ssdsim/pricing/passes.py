@@ -126,7 +126,7 @@ def units(forward: ForwardPass, model: Model) -> Units:
     if any(op.masked for op, _ in forward.those(OverCache)):  # over trees, or branches
         drafts = model == "draft"
         paid |= {
-            "per_tree_layer_s": forward.layers,
+            "per_tree_layer_s": max(0, forward.layers - expert_layers),
             "per_tree_token_s": forward.tokens if drafts else 0,
             "per_mask_s": 1 if drafts else 0,
         }
