@@ -117,7 +117,7 @@ rests on SGLang alone. Rounds of vLLM 0.24 on an H100, whose steps cost nothing 
 A tree's verification takes more time per layer. SGLang's attention reads what all nodes see, then the nodes under their
 mask, and merges both. A chain's step of 8B costs {step_ms:.2f} ms beyond its kernels, a tree's of four nodes
 {tree_ms:.2f}. Rows of SpecForge's issue 339 (Qwen3-30B on two H100s) are in no fit: there a chain of three takes
-11.6 ms where a tree of three takes 9.6. All eight are slower than AR; predicted they are 18 % slower to 14 % faster.
+11.6 ms where a tree of three takes 9.6. All eight are slower than AR; predicted they are 14 % slower to 15 % faster.
 
 The number of experts that a verification touches is unchanged. With bf16 experts' factor at {experts:.2f} in the place
 of fp8's {fp8:.2f}, 235B at K 3 and without speculation agree with 70B's record. Over K rounds of 235B are said to grow

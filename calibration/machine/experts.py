@@ -54,9 +54,7 @@ def run_experts(
     return out
 
 
-def routes(
-    experts: Experts, sequences: int, tokens: int, branches: bool, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def routes(experts: Experts, sequences: int, tokens: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Experts of every token, as :func:`ssdsim.transformer.routing.distinct_experts` has them on average.
 
     Choices are drawn, because random weights would route each token as if it came from another text. Shape
@@ -65,11 +63,9 @@ def routes(
     chance = chances(experts.count, experts.per_token, experts.skew)
     held = held_share(chance, experts.overlap)
     none, all_of_them = np.zeros((sequences, experts.count), dtype=bool), np.full(sequences, experts.per_token)
-    context = _draw(all_of_them, chance, none, rng)
-    chosen = []
-    for number in range(tokens):
-        chosen.append(_next(context, chance, held, rng) if number or branches else context)
-        context = context if branches else chosen[-1]
+    chosen = [_draw(all_of_them, chance, none, rng)]
+    while len(chosen) < tokens:
+        chosen.append(_next(chosen[-1], chance, held, rng))
     of_sequences = np.stack(chosen, axis=1)
     return np.nonzero(of_sequences)[-1].reshape(sequences * tokens, experts.per_token)
 
@@ -101,9 +97,7 @@ def _next(before: NDArray[np.bool_], chance: Array, held: float, rng: np.random.
     return kept | _draw(np.minimum(missing, free), chance, before, rng)
 
 
-def usual_routes(
-    experts: Experts, sequences: int, tokens: int, branches: bool, rng: np.random.Generator
-) -> list[NDArray[np.int64]]:
+def usual_routes(experts: Experts, sequences: int, tokens: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
     """Some :func:`routes` that touch, together, about as many experts as all such routes do, in random order.
 
     For few tokens more routes are drawn than kept: sorted by the number of touched experts, one of every few is kept.
@@ -111,7 +105,7 @@ def usual_routes(
     """
     together = sequences * tokens
     several = min(_MOST, max(_FEWEST, _TOKENS_DRAWN // together))
-    choices = routes(experts, several * sequences, tokens, branches, rng).reshape(several, together, experts.per_token)
+    choices = routes(experts, several * sequences, tokens, rng).reshape(several, together, experts.per_token)
     every = max(1, several // DRAWS)
     by_touched = np.argsort([len(np.unique(each)) for each in choices], kind="stable")
     return [choices[each] for each in rng.permutation(by_touched[every // 2 :: every])]
@@ -123,17 +117,17 @@ class Routes:
     def __init__(self, experts: Experts, device: torch.device, seed: int) -> None:
         self._experts, self._device = experts, device
         self._rng = np.random.default_rng(seed)
-        self._known: dict[tuple[int, int, bool], Iterator[torch.Tensor]] = {}
+        self._known: dict[tuple[int, int], Iterator[torch.Tensor]] = {}
 
-    def next(self, sequences: int, tokens: int, branches: bool) -> torch.Tensor:
+    def next(self, sequences: int, tokens: int) -> torch.Tensor:
         """Choices of the next layer that runs a pass of this shape."""
-        key = (sequences, tokens, branches)
+        key = (sequences, tokens)
         if key not in self._known:
             self._known[key] = self._in_turn(*key)
         return next(self._known[key])
 
-    def _in_turn(self, sequences: int, tokens: int, branches: bool) -> Iterator[torch.Tensor]:
-        drawn = usual_routes(self._experts, sequences, tokens, branches, self._rng)
+    def _in_turn(self, sequences: int, tokens: int) -> Iterator[torch.Tensor]:
+        drawn = usual_routes(self._experts, sequences, tokens, self._rng)
         numbered = [self._rng.permutation(self._experts.count)[each] for each in drawn]
         choices = [torch.from_numpy(each).to(self._device) for each in numbered]
         while True:

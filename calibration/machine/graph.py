@@ -168,7 +168,7 @@ class Graph:
         assert self._routes is not None
         assert self.card.experts is not None
         torch.topk(self._buffer(ROUTER, op.tokens, self.card.experts.count), op.per_token, dim=1)
-        shape = (asked.batch, asked.queries, asked.masked) if asked else (op.tokens, 1, False)
+        shape = (asked.batch, asked.queries) if asked else (op.tokens, 1)
         choices = self._routes.next(*shape)
         experts = ExpertWeights(weights[f"{op.name} gate_up"], weights[f"{op.name} down"])
         out = self._buffer(op.name, op.tokens, op.hidden)

@@ -168,7 +168,7 @@ def _experts(workload: CalibrationWorkload) -> Iterator[TimingPoint]:
             mlp = next((op for op in forward.layer if isinstance(op, ExpertMlp)), None)
             if mlp is None:
                 continue
-            batch, queries, masked = shape_of(forward)
+            batch, queries, _ = shape_of(forward)
             for sequences in _halved(batch):
                 for tokens in _halved(queries):
                     yield TimingPoint.of(
@@ -176,7 +176,6 @@ def _experts(workload: CalibrationWorkload) -> Iterator[TimingPoint]:
                         role=role,
                         batch=sequences,
                         queries=tokens,
-                        masked=masked and tokens > 1,
                         width=mlp.width,
                         after=(mlp.count, mlp.hidden),
                         dtype=workload.dtype,

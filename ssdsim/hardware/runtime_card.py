@@ -119,7 +119,7 @@ class Host(Card):
     per_round_s: Annotated[Seconds, FieldInfo("of a round that speculates", 3e-3, "round", _ROUND)] = 0.0
     per_round_layer_s: Annotated[Seconds, FieldInfo("of it, a layer of the target", 50e-6, "round", _ROUND)] = 0.0
     per_round_sequence_s: Annotated[Seconds, FieldInfo("of it, a sequence of the batch", 0.1e-3, "round", _ROUND)] = 0.0
-    per_tree_layer_s: Annotated[Seconds, FieldInfo("of a layer without experts over a tree", 20e-6, "tree", _ROUND)] = 0.0
+    per_tree_layer_s: Annotated[Seconds, FieldInfo("of a dense layer over a tree", 20e-6, "tree", _ROUND)] = 0.0
     per_tree_token_s: Annotated[Seconds, FieldInfo("of a draft's node in it", 5e-6, "tree step", _DRAFTING)] = 0.0
     per_mask_s: Annotated[Seconds, FieldInfo("of a branch step, for its mask", 0.3e-3, "masks", _DRAFTING)] = 0.0
     per_expert_layer_s: Annotated[Seconds, FieldInfo("of every layer with experts", 10e-6, "expert layers")] = 0.0

@@ -328,9 +328,8 @@ class Shard(Record):
             ops += [self._gemm("shared_gate", 1, card.hidden_size, dtype)]
             ops += [self._elementwise("shared_gating", 3 * card.hidden_size)]
         kept, everyone = self.precision.of("experts"), self.all_sequences
-        touched = distinct_experts(
-            experts.count, experts.per_token, everyone, self.queries, experts.overlap, self.masked, experts.skew
-        )
+        routing = (everyone, self.queries, experts.overlap, experts.skew)
+        touched = distinct_experts(experts.count, experts.per_token, *routing)
         busiest = busiest_over_mean(experts.count, touched, self.ep)
         share = busiest / self.ep
         visited = ExpertMlp(

@@ -58,7 +58,6 @@ def experts(
     role: str,
     batch: int,
     queries: int,
-    masked: bool,
     width: int,
     after: tuple[int, int],
     dtype: str,
@@ -77,9 +76,7 @@ def experts(
     gate_up = bench.views(sparse.count, 2 * width, card.hidden_size)
     down = bench.views(sparse.count, card.hidden_size, width)
     rng = np.random.default_rng()  # visits are of other choices
-    drawn = [
-        torch.from_numpy(routes(sparse, batch, queries, masked, rng)).to(bench.device) for _ in range(_EXPERT_RUNS)
-    ]
+    drawn = [torch.from_numpy(routes(sparse, batch, queries, rng)).to(bench.device) for _ in range(_EXPERT_RUNS)]
     touched = [len(torch.unique(choices)) for choices in drawn]
     turns = iter(drawn)
 

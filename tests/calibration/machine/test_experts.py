@@ -45,28 +45,26 @@ def test_parts_of_the_experts_add_up_to_all(parts: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("branches", [False, True])
 @pytest.mark.parametrize(
     ("count", "per_token", "skew"), [(16, 2, 0.75), (16, 2, 0.0), (64, 6, 0.75), (3, 2, 0.0), (4, 4, 0.0)]
 )
-def test_choices_touch_as_many_experts_as_are_priced(count: int, per_token: int, skew: float, branches: bool) -> None:
+def test_choices_touch_as_many_experts_as_are_priced(count: int, per_token: int, skew: float) -> None:
     experts = Experts(count=count, per_token=per_token, width=8, layers=1, skew=skew)
     rng = np.random.default_rng(0)
     for sequences, tokens in ((1, 1), (1, 8), (4, 4), (16, 1)):
-        drawn = [routes(experts, sequences, tokens, branches, rng) for _ in range(200)]
+        drawn = [routes(experts, sequences, tokens, rng) for _ in range(200)]
         assert {choices.shape for choices in drawn} == {(sequences * tokens, per_token)}
         assert all(len(set(row)) == per_token for row in drawn[0].tolist())
         average = np.mean([len(np.unique(choices)) for choices in drawn])
-        priced = distinct_experts(count, per_token, sequences, tokens, experts.overlap, branches, skew)
+        priced = distinct_experts(count, per_token, sequences, tokens, experts.overlap, skew)
         assert average == pytest.approx(priced, rel=0.05)
 
 
 @pytest.mark.parametrize(("sequences", "tokens"), [(1, 3), (2, 3), (4, 2), (16, 8), (16, 64)])
-@pytest.mark.parametrize("branches", [False, True])
-def test_few_routes_of_a_pass_touch_together_what_is_priced(sequences: int, tokens: int, branches: bool) -> None:
+def test_few_routes_of_a_pass_touch_together_what_is_priced(sequences: int, tokens: int) -> None:
     experts = Experts(count=16, per_token=2, width=8, layers=1)
-    kept = usual_routes(experts, sequences, tokens, branches, np.random.default_rng(0))
-    priced = distinct_experts(16, 2, sequences, tokens, experts.overlap, branches, experts.skew)
+    kept = usual_routes(experts, sequences, tokens, np.random.default_rng(0))
+    priced = distinct_experts(16, 2, sequences, tokens, experts.overlap, experts.skew)
     touched = [len(np.unique(choices)) for choices in kept]
     assert np.mean(touched) == pytest.approx(priced, rel=0.03)
     assert len(kept) == (16 if (sequences, tokens) == (16, 64) else DRAWS)
@@ -82,8 +80,8 @@ def test_the_busiest_of_devices_reads_about_what_is_priced() -> None:
         for seed in range(12):
             drawn = Routes(experts, torch.device("cpu"), seed)
             for _ in range(DRAWS):
-                used = np.unique(drawn.next(sequences, tokens, False).numpy())
+                used = np.unique(drawn.next(sequences, tokens).numpy())
                 listed.append(np.bincount(used // 16, minlength=4).max())
-        touched = distinct_experts(64, 4, sequences, tokens, experts.overlap, False, experts.skew)
+        touched = distinct_experts(64, 4, sequences, tokens, experts.overlap, experts.skew)
         priced = busiest_over_mean(64, touched, 4) * touched / 4
         assert 0.97 * priced < np.mean(listed) < 1.15 * priced

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdsim.transformer.routing import OVERLAP, SKEW, busiest_over_mean, chances, distinct_experts
+from ssdsim.transformer.routing import SKEW, busiest_over_mean, chances, distinct_experts
 
 SHAPES = st.tuples(st.integers(2, 512), st.integers(1, 32)).map(lambda shape: (shape[0], min(shape)))
 OVERLAPS = st.floats(0.0, 1.0)
@@ -106,26 +106,26 @@ def test_mixtures_that_people_run(
         assert distinct_experts(count, per_token, 1, tokens, 0.45, skew=0.0) == pytest.approx(together, abs=0.051)
 
 
-@given(shape=SHAPES, overlap=OVERLAPS, sequences=st.integers(1, 64), tokens=st.integers(1, 64), branches=st.booleans())
+@given(shape=SHAPES, overlap=OVERLAPS, sequences=st.integers(1, 64), tokens=st.integers(1, 64))
 def test_it_lies_between_one_token_s_experts_and_all(
-    shape: tuple[int, int], overlap: float, sequences: int, tokens: int, branches: bool
+    shape: tuple[int, int], overlap: float, sequences: int, tokens: int
 ) -> None:
     count, per_token = shape
-    touched = distinct_experts(count, per_token, sequences, tokens, overlap, branches)
+    touched = distinct_experts(count, per_token, sequences, tokens, overlap)
     assert per_token - 1e-9 <= touched <= min(count, sequences * tokens * per_token) + 1e-9
-    more = distinct_experts(count, per_token, sequences, tokens + 1, overlap, branches)
+    more = distinct_experts(count, per_token, sequences, tokens + 1, overlap)
     assert more >= touched - 1e-9
-    assert distinct_experts(count, per_token, sequences + 1, tokens, overlap, branches) >= touched - 1e-9
-    even_more = distinct_experts(count, per_token, sequences, tokens + 2, overlap, branches)
+    assert distinct_experts(count, per_token, sequences + 1, tokens, overlap) >= touched - 1e-9
+    even_more = distinct_experts(count, per_token, sequences, tokens + 2, overlap)
     assert even_more - more <= more - touched + 1e-6 * count  # concave
 
 
-@given(shape=SHAPES, tokens=st.integers(1, 64), overlaps=st.tuples(OVERLAPS, OVERLAPS), branches=st.booleans())
+@given(shape=SHAPES, tokens=st.integers(1, 64), overlaps=st.tuples(OVERLAPS, OVERLAPS))
 def test_neighbours_that_share_more_touch_fewer(
-    shape: tuple[int, int], tokens: int, overlaps: tuple[float, float], branches: bool
+    shape: tuple[int, int], tokens: int, overlaps: tuple[float, float]
 ) -> None:
     less, more = sorted(overlaps)
-    fewest, most = (distinct_experts(*shape, 1, tokens, overlap, branches) for overlap in (more, less))
+    fewest, most = (distinct_experts(*shape, 1, tokens, overlap) for overlap in (more, less))
     assert fewest <= most + 1e-9
 
 
@@ -136,12 +136,21 @@ def test_independent_tokens_may_be_of_any_sequence(shape: tuple[int, int], seque
     assert distinct_experts(count, per_token, sequences, tokens, per_token / count) == pytest.approx(alone)
 
 
-@pytest.mark.parametrize("branches", [False, True])
-def test_tokens_that_share_all_touch_no_more_than_one(branches: bool) -> None:
-    assert distinct_experts(128, 8, 1, 24, 1.0, branches) == pytest.approx(8)
+def test_tokens_that_share_all_touch_no_more_than_one() -> None:
+    assert distinct_experts(128, 8, 1, 24, 1.0) == pytest.approx(8)
 
 
-def test_siblings_touch_what_a_star_of_tokens_does() -> None:
-    """128 experts, 8 a token, 24 branches that share 0.6 of the context's: 65.3 by draws (independent: 100.8)."""
-    assert distinct_experts(128, 8, 1, 24, 0.6, branches=True, skew=0.0) == pytest.approx(65.27, abs=0.01)
-    assert distinct_experts(128, 8, 24, 1, OVERLAP, skew=0.0) == pytest.approx(100.8, abs=0.1)
+@pytest.mark.parametrize("shape", ["star", "comb"])
+def test_a_tree_touches_what_a_chain_of_as_many_rows_does(shape: str) -> None:
+    """By draws of 12 nodes: all grow from the root, or two from each node of a chain."""
+    rng, count, per_token, overlap = np.random.default_rng(0), 32, 4, 0.5
+    drawn = []
+    for _ in range(600):
+        nodes = [set(rng.choice(count, per_token, replace=False).tolist())]
+        while len(nodes) < 12:
+            parent = nodes[0 if shape == "star" else (len(nodes) - 1) // 2 * 2]
+            kept = {expert for expert in parent if rng.random() < overlap}
+            others = [expert for expert in range(count) if expert not in parent]
+            nodes.append(kept | set(rng.choice(others, per_token - len(kept), replace=False).tolist()))
+        drawn.append(len(set().union(*nodes)))
+    assert distinct_experts(count, per_token, 1, 12, overlap, skew=0.0) == pytest.approx(np.mean(drawn), rel=0.02)
