@@ -36,8 +36,7 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
     """
     if op.family is None:
         return 1.0
-    factor = _own_factor(op, seconds, profile, kernels)
-    return factor if op.family == "communication" else max(factor, profile.law(op).least_s(op) / seconds)
+    return max(_own_factor(op, seconds, profile, kernels), profile.law(op).least_s(op) / seconds)
 
 
 def _own_factor(op: Operation, seconds: float, profile: HardwareProfile, kernels: Kernels) -> float:

@@ -20,8 +20,9 @@ BUDGETS = {
     "ssdsim/cli": (4_760, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages.
     "ssdsim/hardware": (4_170, 19),
-    # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something.
-    "ssdsim/pricing": (1_950, 9),
+    # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
+    # what memory and arithmetic leave of an engine's factors.
+    "ssdsim/pricing": (1_956, 9),
     # Formats that names say, a name of a scenario, defaults of engines and profiles, an engine without C.
     "ssdsim/question": (4_080, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
