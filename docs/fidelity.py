@@ -10,10 +10,8 @@ the bundled runtimes are fitted anew. No row is written anywhere.
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,6 @@ from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, CardErrors, Evidence, Fp4Overrides, Host, Kernels, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
-from ssdsim.hardware.what_if import scale
 from ssdsim.readers.row import Row
 
 _ABOUT_COMPILED = "one process a GPU, the whole step compiled and replayed as a graph, batch 1: no server"
@@ -54,10 +51,8 @@ MODELS = {
     "Qwen/Qwen2-7B": "qwen2-7b",
     "Qwen/Qwen3-32B": "qwen3-32b",
 }
-A100_40GB = "A100-40GB (4-GPU node, Polaris)"
-"""As the 80 GB one, whose kernels were timed, at its own memory's rate."""
-_MEMORY_OF_40GB = 1555 / 2039
 HARDWARE = {
+    "A100-40GB (4-GPU node, Polaris)": "a100-40gb",
     "H100-80GB (4-GPU node, JLSE)": "h100-sxm",
     "H100-SXM": "h100-sxm",
     "H100 SXM": "h100-sxm",
@@ -253,16 +248,6 @@ def _tokens(text: str) -> float:
     return SHAREGPT[text] if text in SHAREGPT else float(text)
 
 
-@cache
-def hardware_of(gpu: str) -> str:
-    """The profile of a benchmark's GPU, which is made where none is bundled."""
-    if gpu != A100_40GB:
-        return HARDWARE[gpu]
-    made = Path(tempfile.gettempdir()) / "a100-40gb.json"
-    scale(find_hardware("a100-sxm"), made.stem, memory_bandwidth=_MEMORY_OF_40GB).save(made)
-    return str(made)
-
-
 def rows_of(frame: pd.DataFrame, group: Group, steady: Sequence[str]) -> Iterator[Row]:
     """The rows of a group that are complete."""
     if "yes" in steady:
@@ -280,12 +265,12 @@ def rows_of(frame: pd.DataFrame, group: Group, steady: Sequence[str]) -> Iterato
         weights, kv = each.dtype, None
         if "KV Cache = " in str(each.notes):
             weights, kv = (part.split("=")[1].strip() for part in each.notes.split(";")[0].split(","))
-        if each.model not in MODELS or each.gpu not in (*HARDWARE, A100_40GB) or weights not in DTYPES:
+        if each.model not in MODELS or each.gpu not in HARDWARE or weights not in DTYPES:
             continue
         metric, factor = METRICS[each.metric]
         yield Row(
             model=MODELS[each.model],
-            hardware=hardware_of(each.gpu),
+            hardware=HARDWARE[each.gpu],
             tp=tp,
             batch=batch,
             input_tokens=prompt,

@@ -83,6 +83,8 @@ MACHINES = {"dgx-1": "v100-sxm2-32gb", "dgx-1-32gb": "v100-sxm2-32gb", "dgx-1-16
 transformer_names = TRANSFORMERS.names
 hardware_names = HARDWARE.names
 
+_ALSO_CALLED = {"a100-80gb": "a100-sxm"}  # beside one of another memory, whose name says it
+
 
 def transformer_called(name: str) -> Transformer | None:
     """The card that a name means to :func:`find_transformer`, which a file or a server says: no file is looked for."""
@@ -217,6 +219,8 @@ def full_hardware_name(name: str) -> str:
         return name
     if isfile(own):
         return str(own)
+    if called in _ALSO_CALLED:
+        return _ALSO_CALLED[called]
     meant = may_mean(called, (*hardware_names(), *MACHINES))
     if not meant and len(mine := may_mean(called, own_profiles())) == 1:
         return str(own_profiles()[mine[0]])

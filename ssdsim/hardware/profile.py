@@ -118,6 +118,11 @@ class Device(Card):
         return self.kind == "cuda" and "bfloat16" not in self.peak_flops
 
     @property
+    def is_switched(self) -> bool:
+        """Say whether any two are as near as others, over a switch of NVLinks."""
+        return self.topology.startswith("NVLink") and not self.nvlinks
+
+    @property
     def multiplies_4_bits(self) -> bool:
         """Say whether its peak of 4-bit products is known: Blackwell and later."""
         return FOUR_BITS in self.peak_flops

@@ -125,7 +125,7 @@ def named_link(name: str, also: str = "") -> LinkModel:
 
 def _provenance(profile: HardwareProfile, memory_bandwidth: float, clock: float, link: str | None) -> Provenance:
     changed = [f"memory bandwidth x {memory_bandwidth:g}", f"clock x {clock:g}", f"link {link or 'as it was'}"]
-    origins = "; ".join(f"{source.kind} {source.source}" for source in profile.sources.values())
+    origins = "; ".join(dict.fromkeys(f"{source.kind} {source.source}" for source in profile.sources.values()))
     return Provenance(
         kind="hypothetical", source=f"scaled from {profile.name}", note=f"{', '.join(changed)}; {origins}"
     )

@@ -18,8 +18,8 @@ BUDGETS = {
     "ssdsim/base": (2_410, 21),
     # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
     "ssdsim/cli": (4_760, 29),
-    # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages.
-    "ssdsim/hardware": (4_170, 19),
+    # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
+    "ssdsim/hardware": (4_210, 19),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors.
     "ssdsim/pricing": (1_956, 9),

@@ -68,7 +68,9 @@ def test_what_a_short_name_is_taken_for_is_said_unless_quiet() -> None:
     ("short", "full"),
     [
         ("h200", "h200-sxm"),
-        ("A100", "a100-sxm"),
+        ("A100-80GB", "a100-sxm"),
+        ("A100-40GB", "A100-40GB"),  # its own name
+        ("A100", "A100"),  # there are two
         ("v100-32gb", "v100-sxm2-32gb"),
         ("dgx1", "v100-sxm2-32gb"),
         ("DGX-1-16GB", "v100-sxm2-16gb"),

@@ -61,7 +61,7 @@ def test_an_underscore_in_a_name_is_read_as_a_dash(alias: str) -> None:
 )
 def test_a_gpu_that_is_not_here_is_shown_the_road_and_no_name_of_like_letters(name: str, like: str, file: str) -> None:
     with refused(
-        f"'{name}'. Allowed: a100-sxm", f"ssdsim hardware new --like {like} --memory GIB", f"-o {file}"
+        f"'{name}'. Allowed: a100-40gb", f"ssdsim hardware new --like {like} --memory GIB", f"-o {file}"
     ) as why:
         find_hardware(name)
     assert "did you mean" not in str(why.value)

@@ -11,6 +11,7 @@ import pytest
 from ssdsim.answers.predict import predict
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.gpu_names import is_same_gpu
 from ssdsim.hardware.profile import load_profile
 from ssdsim.hardware.what_if import Datasheet, from_datasheet, scale
 from ssdsim.pricing.passes import cost_of_pass
@@ -131,3 +132,16 @@ def test_a_copy_of_a_profile_that_has_priced_prices_anew() -> None:
     profile = find_hardware("h100-sxm")
     before = cost_of_pass(forward, profile).seconds
     assert cost_of_pass(forward, scale(profile, "slow", memory_bandwidth=0.5)).seconds > 1.5 * before
+
+
+def test_the_40_gb_a100_is_the_80_gb_one_with_memory_of_its_own_and_wider_errors() -> None:
+    whole, half = find_hardware("a100-sxm"), find_hardware("a100-40gb")
+    made = scale(whole, "made", memory_bandwidth=1555 / 2039)
+    assert half.gemm == made.gemm
+    assert half.device.memory_bandwidth == pytest.approx(made.device.memory_bandwidth)
+    assert half.gemm["bfloat16"].log_sd > whole.gemm["bfloat16"].log_sd
+    for name, profile in (("NVIDIA A100-SXM4-40GB", half), ("NVIDIA A100-SXM4-80GB", whole)):
+        assert [is_same_gpu(name, each.device.name, each.device.memory_bytes) for each in (half, whole)] == [
+            profile is half,
+            profile is whole,
+        ]
