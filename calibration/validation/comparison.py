@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import ValidationError, convert
 from msgspec.structs import asdict
 
 from ssdsim import strategies
-from ssdsim.base.documents import surviving_records
+from ssdsim.base.documents import as_record, surviving_records
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import append_record, write_records
 from ssdsim.base.intervals import Measured, student_quantile
@@ -199,7 +198,4 @@ def read_or_start(log: Path, bench: Mapping[str, Any], profiles: str) -> dict[st
 
 
 def _entry(record: Any, where: str) -> _Entry:
-    try:
-        return convert(record, _Entry)
-    except ValidationError as error:
-        raise InputError(f"{where}: {error}") from None
+    return as_record(_Entry, record, where, "entry")

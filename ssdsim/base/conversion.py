@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from math import isfinite
@@ -194,7 +194,7 @@ def _too_long(kind: Any, data: Any) -> str:
     """How many items a tuple of fixed length has, where ``data`` has more."""
     args = get_args(kind)
     if get_origin(kind) is tuple and isinstance(data, list | tuple) and args[-1] is not ... and len(data) > len(args):
-        return f"Tuple should have at most {len(args)} items after validation, not {len(data)}"
+        return f"must have at most {len(args)} items, not {len(data)}"
     return ""
 
 
@@ -208,39 +208,36 @@ def _wrong_tag(kind: Any, data: Any) -> str:
         return "must be an object"
     field = tagged[0].tag_field
     if field not in data:
-        return f"Unable to extract tag using discriminator '{field}'"
-    expected = ", ".join(repr(config.tag) for config in tagged)
-    return f"Input tag '{data[field]}' found using '{field}' does not match any of the expected tags: {expected}"
+        return f"lacks {field}"
+    return f"{field} must be {_one_of(config.tag for config in tagged)}, got {short_repr(data[field])}"
 
 
 def _wrong_type(kind: Any, data: Any, written: bool) -> str:
     """What a value should be, where it is of another type; else nothing."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Literal:
-        *others, last = map(repr, args)
-        return f"must be {', '.join(others)}{' or ' if others else ''}{last}"
+        return f"must be {_one_of(args)}"
     if origin in (Union, UnionType):
         return f"must be one of {', '.join(getattr(arg, '__name__', str(arg)) for arg in args)}"
     if (kind is float or (written and kind is int)) and isinstance(data, float) and not isfinite(data):
         return "must be a finite number"
-    word, accepted = _WORDS.get(origin or kind) or (f"dictionary or instance of {kind.__name__}", Mapping)
-    if isinstance(data, accepted) and not (isinstance(data, bool) and kind in (float, int)):
-        return ""
-    if written and kind is int and isinstance(data, float):
-        return "must be a valid integer, got a number with a fractional part"
-    is_unread = written and isinstance(data, str) and kind in (float, int)
-    why = f", unable to parse string as {'an' if kind is int else 'a'} {word}" if is_unread else ""
-    return f"must be a valid {word}{why}"
+    word, accepted = _WORDS.get(origin or kind) or ("an object", Mapping)
+    fits = isinstance(data, accepted) and not (isinstance(data, bool) and kind in (float, int))
+    return "" if fits else f"must be {word}"
+
+
+def _one_of(allowed: Iterable[Any]) -> str:
+    *others, last = map(repr, allowed)
+    return f"{', '.join(others)}{' or ' if others else ''}{last}"
 
 
 _WORDS: Mapping[Any, tuple[str, Any]] = {
-    float: ("number", float | int),
-    int: ("integer", int),
-    str: ("string", str),
-    bool: ("boolean", bool),
-    dict: ("dictionary", Mapping),
-    list: ("list", list | tuple),
-    tuple: ("tuple", list | tuple),
+    float: ("a number", float | int),
+    int: ("a whole number", int),
+    str: ("text", str),
+    bool: ("true or false", bool),
+    list: ("a list", list | tuple),
+    tuple: ("a list", list | tuple),
 }
 
 
@@ -248,10 +245,10 @@ def _beyond(bound: Meta, kind: Any, data: Any) -> str:
     """What a value of the right type should be, where it is out of bounds; else nothing."""
     if isinstance(data, int | float):
         for limit, is_beyond, words in (
-            (bound.gt, operator.le, "greater than"),
-            (bound.ge, operator.lt, "greater than or equal to"),
-            (bound.lt, operator.ge, "less than"),
-            (bound.le, operator.gt, "less than or equal to"),
+            (bound.gt, operator.le, "above"),
+            (bound.ge, operator.lt, "at least"),
+            (bound.lt, operator.ge, "below"),
+            (bound.le, operator.gt, "at most"),
         ):
             if limit is not None and is_beyond(data, limit):
                 from decimal import Decimal  # here: only a mistake needs it
@@ -259,7 +256,7 @@ def _beyond(bound: Meta, kind: Any, data: Any) -> str:
                 return f"must be {words} {f'{Decimal(repr(limit)):f}'.removesuffix('.0')}"
         return ""
     if isinstance(data, str) and bound.pattern is not None:
-        return bound.description or f"String should match pattern '{bound.pattern}'"
+        return bound.description or f"must be of the form {bound.pattern}"
     least, most, count = bound.min_length, bound.max_length, len(data)
     if least is not None and count < least:
         limit, words = least, "at least"
@@ -267,6 +264,5 @@ def _beyond(bound: Meta, kind: Any, data: Any) -> str:
         limit, words = most, "at most"
     else:
         return ""
-    unit, after = ("character", "") if kind is str else ("item", f" after validation, not {count}")
-    word = _WORDS[get_origin(kind) or kind][0].capitalize()
-    return f"{word} should have {words} {limit} {unit}{'' if limit == 1 else 's'}{after}"
+    unit = "character" if kind is str else "item"
+    return f"must have {words} {limit} {unit}{'' if limit == 1 else 's'}, not {count}"

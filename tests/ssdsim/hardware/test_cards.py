@@ -88,10 +88,10 @@ def test_a_card_survives_json_and_pickling() -> None:
 @pytest.mark.parametrize(
     ("keys", "value", "said"),
     [
-        (("attention", "float16", "roofline", "launch_s"), -1.0, "greater than or equal to 0, got -1.0"),
+        (("attention", "float16", "roofline", "launch_s"), -1.0, "must be at least 0, got -1.0"),
         (("attention", "float16", "rooflin"), {}, "unknown key 'rooflin'; did you mean 'roofline'?"),
-        (("collectives", "all_reduce", "x"), {}, "must be a valid integer"),
-        (("gemm", "float16", "segments"), [], "Tuple should have at least 1 item after validation, not 0"),
+        (("collectives", "all_reduce", "x"), {}, "must be a whole number"),
+        (("gemm", "float16", "segments"), [], "must have at least 1 item, not 0"),
     ],
 )
 def test_the_first_mistake_is_found_at_any_depth(keys: tuple[str, ...], value: object, said: str) -> None:
@@ -110,8 +110,8 @@ def test_the_first_mistake_is_found_at_any_depth(keys: tuple[str, ...], value: o
 @pytest.mark.parametrize(
     ("shape", "said"),
     [
-        ({"links": 2}, "Unable to extract tag using discriminator 'kind'"),
-        ({"kind": 3}, "Input tag '3' found using 'kind' does not match any of the expected tags: 'ring', 'tree'"),
+        ({"links": 2}, "lacks kind"),
+        ({"kind": 3}, "kind must be 'ring' or 'tree', got 3"),
         (5, "must be an object, got 5"),
         ({"kind": "ring"}, ": lacks links"),
     ],
@@ -131,5 +131,5 @@ def test_all_that_a_card_lacks_is_said_at_once(tmp_path: Path) -> None:
 
 
 def test_a_tuple_of_too_many_items_is_told_of_before_its_items() -> None:
-    with pytest.raises(InputError, match="Tuple should have at most 2 items after validation, not 3"):
+    with pytest.raises(InputError, match="must have at most 2 items, not 3"):
         as_record(tuple[int, float], [None, 1.0, 2.0], "memory", "pair")

@@ -98,9 +98,9 @@ def test_what_is_given_fills_the_columns_that_a_file_leaves_out_and_no_others(tm
         (LINE.replace("batch", "batches"), "unknown column 'batches'; did you mean 'batch'?"),
         (
             LINE.replace(",4,", ",4.5,"),
-            "line 2: batch: must be a valid integer, unable to parse string as an integer, got '4.5'",
+            "line 2: batch: must be a whole number, got '4.5'",
         ),
-        (LINE.replace("7.5", "-1"), "line 2: value: must be greater than or equal to 0.000000001"),
+        (LINE.replace("7.5", "-1"), "line 2: value: must be at least 0.000000001"),
         (LINE.replace("7.5", "7.5,1"), "line 2: 7 cells expected"),
         (LINE.split("\n")[0], "no row in it"),
         ("", f"lacks the column '{REQUIRED[0]}'"),

@@ -63,8 +63,8 @@ def test_rows_beside_a_run_join_its_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"rows": []}, "rows: List should have at least 1 item"),
-        ({"summaries": 3}, "summaries: must be a valid list"),
+        ({"rows": []}, "rows: must have at least 1 item"),
+        ({"summaries": 3}, "summaries: must be a list"),
         ({"rows": [{"model": "m"}]}, "rows.0: lacks hardware"),
     ],
 )
