@@ -161,14 +161,17 @@ def vidur(
 def nccl_tests(
     files: tuple[Path, ...], operation: str | None, ranks: int | None, number: int | None, base: str, output: Path
 ) -> None:
-    """Text, CSV or JSON of nccl-tests and rccl-tests, of any version and launcher, on top of a profile."""
-    from calibration.importers.nccl_tests import pooled, read_nccl_tests, unlike, with_nccl_tests
+    """Text, CSV or JSON of nccl-tests and rccl-tests, of any version and launcher, on top of a profile.
+
+    What nvidia-smi topo -m prints of the machine may be one of FILES: it says which pairs of GPUs have NVLinks.
+    """
+    from calibration.importers.nccl_tests import read_nccl_tests, unlike, with_nccl_tests
     from calibration.importers.tables import smallest_messages
 
     with progress_bar("import", "", quiet=False):
-        timings = pooled(timed for file in files for timed in read_nccl_tests(file, operation, ranks, number))
+        timings, nvlinks = read_nccl_tests(files, operation, ranks, number)
     under, source = find_hardware(base), "nccl-tests"
-    profile = with_nccl_tests(under, timings, source)  # which refuses before anything is said
+    profile = with_nccl_tests(under, timings, source, nvlinks)  # which refuses before anything is said
     for timed in timings:
         echo(f"{timed.where}: {timed.description}", stderr=True)
     remarks = (remark for timed in timings for remark in timed.remarks)

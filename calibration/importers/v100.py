@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from calibration.importers.deepbench import import_deepbench
-from calibration.importers.nccl_output import text_runs
+from calibration.importers.nccl_output import runs_in
 from calibration.importers.nccl_tests import Timings, read_nccl_tests
 from calibration.importers.tables import read_table, with_numbers
 from calibration.timings.fit import fit_line, regimes_with_uncertainty, report, significant
@@ -187,7 +187,7 @@ def _rates(path: Path) -> _Typical:
 def _copies(folder: Path) -> float:
     """The bandwidth of nccl-tests with one rank, which copies, at sizes beyond the cache, each read and written."""
     path = _file(folder, _COPY_TABLE)
-    rows = [row for run in text_runs(read_text(path, "output of nccl-tests")) for row in run.rows]
+    rows = [row for run in runs_in(read_text(path, "output of nccl-tests"), path) for row in run.rows]
     large = [(2 * size, seconds) for size, seconds, *_ in rows if size >= _LARGE_COPY_BYTES]
     if len(large) < 3:
         raise InputError(f"{path}: {len(large)} copies of {_LARGE_COPY_BYTES:,} B and more")
@@ -197,8 +197,8 @@ def _copies(folder: Path) -> float:
 
 def _all_reduce(folder: Path) -> tuple[CollectiveModel, str]:
     """The law, and what it rests on."""
-    (table,) = read_nccl_tests(_file(folder, _TABLE), "all_reduce")
-    (large,) = read_nccl_tests(_file(folder, _ONE_SIZE), "all_reduce")
+    ((table,), _) = read_nccl_tests([_file(folder, _TABLE)], "all_reduce")
+    ((large,), _) = read_nccl_tests([_file(folder, _ONE_SIZE)], "all_reduce")
     sizes, seconds = np.array(sorted(table.rows)).T
     graphs = _graph_floors(folder / "collectives.csv")
     model = CollectiveModel(source="all_reduce", regimes=_regimes(sizes, seconds, list(graphs.values())))

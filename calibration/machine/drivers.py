@@ -6,9 +6,10 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ssdsim.base.documents import without_codes
 from ssdsim.base.errors import InputError
 from ssdsim.base.extras import install
 from ssdsim.base.record import Record
@@ -36,6 +37,9 @@ def named_devices(text: str) -> list[str]:
     return names
 
 
+Pair = tuple[int, int]
+
+
 class SeenGpu(Record):
     """A GPU as the driver lists it; ``capability`` is None if the driver is too old to know it."""
 
@@ -52,6 +56,22 @@ def nvidia_smi(*arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout if done.returncode == 0 else ""
+
+
+def parse_links(matrix: str) -> Mapping[Pair, str]:
+    """Links by pair of GPUs (the smaller number first) in what ``nvidia-smi topo -m`` prints."""
+    links: dict[Pair, str] = {}
+    columns: list[int] = []
+    for name, *cells in (line.split() for line in without_codes(matrix).splitlines() if line.lstrip()[:3] == "GPU"):
+        if cells and re.fullmatch(r"GPU\d+", cells[0]):
+            columns = [int(each[3:]) for each in (name, *cells) if re.fullmatch(r"GPU\d+", each)]
+        elif re.fullmatch(r"GPU\d+", name):
+            links |= {(int(name[3:]), other): cell for other, cell in zip(columns, cells, strict=False)}
+    return {(a, b): link for (a, b), link in links.items() if a < b}
+
+
+def crosses_host(link: str) -> bool:
+    return link in ("PHB", "NODE", "SYS")
 
 
 def seen_gpus() -> list[SeenGpu]:

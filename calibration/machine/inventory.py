@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import combinations
@@ -11,8 +10,16 @@ from multiprocessing import get_context
 import torch
 
 from calibration.machine.devices import belong_to_parent
-from calibration.machine.drivers import SeenGpu, cpu_name, has_kernels, kernels_missing, nvidia_smi
-from ssdsim.base.documents import without_codes
+from calibration.machine.drivers import (
+    Pair,
+    SeenGpu,
+    cpu_name,
+    crosses_host,
+    has_kernels,
+    kernels_missing,
+    nvidia_smi,
+    parse_links,
+)
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.transformer.operations import DTYPES
@@ -20,8 +27,6 @@ from ssdsim.transformer.operations import DTYPES
 _BFLOAT16_SINCE = (8, 0)  # compute capability
 _ANSWER_S = 120.0  # to import torch and to wake the GPUs
 NO_DIRECT_LINK = "no direct link"
-
-Pair = tuple[int, int]
 
 
 class Gpu(Record):
@@ -163,23 +168,6 @@ def parse_uuids(table: str) -> dict[str, int]:
     """Rows by UUID, written as torch writes it, from ``nvidia-smi --query-gpu=index,uuid --format=csv,noheader``."""
     rows = [line.split(",") for line in table.splitlines() if line.count(",") == 1]
     return {uuid.strip().removeprefix("GPU-").lower(): int(row) for row, uuid in rows if row.strip().isdigit()}
-
-
-def parse_links(matrix: str) -> Mapping[Pair, str]:
-    """Links by pair of GPUs (the smaller number first) from the output of ``nvidia-smi topo -m``."""
-    rows = [line.split() for line in without_codes(matrix).splitlines() if line.strip()]
-    if not rows:
-        return {}
-    columns = [int(name[3:]) for name in rows[0] if re.fullmatch(r"GPU\d+", name)]
-    links: dict[Pair, str] = {}
-    for name, *cells in rows[1:]:
-        if re.fullmatch(r"GPU\d+", name):
-            links |= {(int(name[3:]), other): cell for other, cell in zip(columns, cells, strict=False)}
-    return {(a, b): link for (a, b), link in links.items() if a < b}
-
-
-def crosses_host(link: str) -> bool:
-    return link in ("PHB", "NODE", "SYS")
 
 
 def driver_version() -> str | None:

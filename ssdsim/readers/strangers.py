@@ -17,7 +17,8 @@ _TEXTS = (
     (r"draft acceptance(?: rate)? = |n_drafted[ \t]*=", "what llama.cpp logs of its speculation: "
      "ssdsim import acceptance llama-cpp reads it"),
     (r"nThread \d+ nGpus \d+|_perf -b ", "output of nccl-tests: ssdsim import nccl-tests reads it"),
-    (r"(?m)^\S*[ \t]*GPU0[ \t].*GPU1", "a topology of GPUs (nvidia-smi topo -m), which has no times"),
+    (r"(?m)^\S*[ \t]*GPU0[ \t].*GPU1", "a topology of GPUs (nvidia-smi topo -m), which has no "
+     "times: give it beside the output of nccl-tests (ssdsim import nccl-tests)"),
     (r"LLM Metrics|^Metric,avg", "a table of AIPerf or genai-perf: its JSON is read (profile_export_aiperf.json)"),
     (r"(?i)evalscope|Benchmarking summary", "a summary of evalscope, which is not read: give its numbers as CSV rows"),
     (r"(?m)^[ \t]*\|.*\bt/s\b", "a table of llama-bench without its columns model, size, params, test and t/s"),

@@ -72,7 +72,7 @@ def write(folder: Path, kind: str) -> Path:
 
 @pytest.mark.parametrize("kind", ["txt", "json", "csv", "nccl.json"])
 def test_every_format_gives_the_same_law(tmp_path: Path, kind: str) -> None:
-    (timed,) = read_nccl_tests(write(tmp_path, kind))
+    ((timed,), _) = read_nccl_tests([write(tmp_path, kind)])
     assert (timed.operation, timed.ranks) == ("all_reduce", 8)
     assert len(timed.rows) == len(SIZES)
     profile = with_nccl_tests(find_hardware("h100-sxm"), [timed], "nccl-tests")
@@ -87,8 +87,8 @@ def test_a_table_that_does_not_name_its_test_must_be_told(tmp_path: Path) -> Non
     path = tmp_path / "old.txt"
     path.write_text(text_table(named=False, wrong="N/A"))
     with refused("--operation"):
-        read_nccl_tests(path)
-    (timed,) = read_nccl_tests(path, "sendrecv")
+        read_nccl_tests([path])
+    ((timed,), _) = read_nccl_tests([path], "sendrecv")
     link = with_nccl_tests(find_hardware("h100-sxm"), [timed], "nccl-tests").link
     assert link is not None
     assert link.latency_s == pytest.approx(LATENCY_US * 1e-6, rel=0.05)
@@ -108,14 +108,14 @@ def test_mistakes_are_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "x"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
-        read_nccl_tests(path)
+        read_nccl_tests([path])
 
 
 def test_wrong_results_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "wrong.txt"
     path.write_text(text_table(wrong="3"))
     with pytest.raises(InputError, match="no rows"):
-        read_nccl_tests(path)
+        read_nccl_tests([path])
 
 
 def gemm_seconds(m: float, n: float, k: float) -> float:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from calibration.importers.nccl_output import text_runs
+from calibration.importers.nccl_output import runs_in
 from calibration.importers.nccl_tests import Timings, read_nccl_tests, unlike, with_nccl_tests
 from calibration.importers.tables import smallest_messages
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.links import Links
 from ssdsim.transformer.operations import Collective
 from tests.calibration.importers.nccl_texts import (
     SIZES,
@@ -37,7 +38,7 @@ def read(
 ) -> list[Timings]:
     path = folder / "run.log"
     path.write_text("\n".join(lines), encoding="utf-8", newline="")
-    return read_nccl_tests(path, operation, ranks, run)
+    return read_nccl_tests([path], operation, ranks, run)[0]
 
 
 def only(
@@ -185,6 +186,76 @@ def test_logs_of_four_and_of_eight_gpus_of_a_machine_are_one_link(tmp_path: Path
         ("all_reduce", 8),
     ]
     assert "the medians of 2 runs of sendrecv over 4, 8" in timings[1].remarks[-1]
+
+
+MESH = """\
+\x1b[4mGPU0\tGPU1\tGPU2\tGPU3\tmlx5_0\tCPU Affinity\x1b[0m
+GPU0\t X \tNV4\tSYS\tSYS\tPIX\t0-19
+GPU1\tNV4\t X \tSYS\tSYS\tPIX\t0-19
+GPU2\tSYS\tSYS\t X \tNV4\tSYS\t20-39
+GPU3\tSYS\tSYS\tNV4\t X \tSYS\t20-39
+"""
+
+
+def on(gpus: tuple[int, ...], test: str = "sendrecv", times: float = 1.0, hidden: bool = False) -> list[str]:
+    """A run over these GPUs of a machine, so many times slower; a ``hidden`` one numbers them from 0 on."""
+    lines = new(len(gpus), test)
+    listed = [at for at, line in enumerate(lines) if "Rank" in line]
+    for at, gpu in zip(listed, gpus, strict=True):
+        number = listed.index(at) if hidden else gpu
+        lines[at] = re.sub(r"device +\d+ \[\w+\]", f"device {number} [0x{16 * gpu + 11:02x}]", lines[at])
+    share = {"sendrecv": 1.0, "all_reduce": all_reduce_share(len(gpus))}[test]
+    slower = [f"{size} {size // 4} float none -1 {half(size, share, '0', times)}" for size in SIZES]
+    return [*(line for line in lines if " float " not in line and "concluded" not in line), *slower]
+
+
+def machine(folder: Path, *runs: list[str], links: str = "") -> tuple[list[Timings], Links]:
+    paths = [folder / f"{number}.log" for number in range(len(runs))]
+    for path, lines in zip(paths, runs, strict=True):
+        path.write_text("\n".join(lines))
+    if links:
+        paths.append(folder / "topo.txt")
+        paths[-1].write_text(links)
+    return read_nccl_tests(paths)
+
+
+def test_pairs_of_a_machine_that_are_unlike_are_not_pooled(tmp_path: Path) -> None:
+    """They were: a message cost the median of one over NVLinks and one over the host."""
+    with refused("8.0 times as fast", "GPUs 0, 1; GPUs 0, 2", "nvidia-smi topo -m"):
+        machine(tmp_path, on((0, 1)), on((0, 2), times=8.0))
+    ((timed,), _) = machine(tmp_path, on((0, 1)), on((2, 3), times=1.1))
+    assert len(timed.rows) == 2 * len(SIZES)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_topology_says_which_pairs_have_nvlinks(tmp_path: Path, hidden: bool) -> None:
+    runs = [on((0, 1), hidden=hidden), on((2, 3), hidden=hidden), on((0, 2), times=8.0, hidden=hidden)]
+    everywhere = [on((0, 1, 2, 3), "all_reduce")] if hidden else []
+    timings, nvlinks = machine(tmp_path, *runs, *everywhere, links=MESH)
+    assert [timed.nvlinks for timed in timings] == [4, 0, 0][: len(timings)]
+    made = with_nccl_tests(find_hardware("a100-sxm"), timings, "nccl-tests", nvlinks)
+    assert (made.device.count, made.device.topology) == (4, "4 NVLinks or PCIe between two GPUs")
+    near, far = (made.message_seconds(2**26, pair).seconds for pair in ((2, 3), (1, 2)))
+    assert near == pytest.approx(1e-6 * time_us(2**26), rel=0.02)
+    assert far == pytest.approx(8 * near, rel=0.02)
+    assert "over 4 NVLinks" in made.sources["nccl-tests"].note
+    made.save(tmp_path / "made.json")
+    assert find_hardware(tmp_path / "made.json").message_seconds(2**26, (1, 2)).seconds == far
+
+
+def test_of_collectives_those_of_the_first_devices_are_kept(tmp_path: Path) -> None:
+    over = [on((0, 2), "all_reduce", 8.0), on((0, 1), "all_reduce")]
+    ((timed,), _) = machine(tmp_path, *over, links=MESH)
+    assert says_the_law(timed)
+    assert "on GPUs 0, 2, which are linked otherwise" in timed.remarks[-1]
+
+
+def test_pairs_that_are_all_alike_are_one_link(tmp_path: Path) -> None:
+    timings, nvlinks = machine(tmp_path, on((0, 1)), links=MESH.replace("SYS", "NV4"))
+    made = with_nccl_tests(find_hardware("h100-sxm"), timings, "nccl-tests", nvlinks)
+    assert (made.device.nvlinks, made.links, made.device.topology) == (None, None, "4 NVLinks between two GPUs")
+    with refused("a topology alone has no times"):
+        machine(tmp_path, links=MESH)
 
 
 def test_alltoall_is_what_tokens_take_to_their_experts(tmp_path: Path) -> None:
@@ -374,4 +445,4 @@ def test_a_file_that_is_refused_is_one_line(tmp_path: Path) -> None:
 )
 def test_a_long_text_that_suits_a_regular_expression_ends(repeated: str) -> None:
     """Where one of them takes the square of what it reads, this takes hours."""
-    text_runs("8 2 float\n" + repeated * (1_000_000 // len(repeated)) + "x")
+    runs_in("8 2 float\n" + repeated * (1_000_000 // len(repeated)) + "x", Path("x"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calibration.machine import inventory
+from calibration.machine.drivers import parse_links
 from calibration.machine.inventory import Gpu
 
 CUBE_MESH = """\
@@ -19,16 +20,16 @@ Legend:
 
 
 def test_links_are_read_by_pair() -> None:
-    links = inventory.parse_links(CUBE_MESH)
+    links = parse_links(CUBE_MESH)
     assert links == {(0, 1): "NV1", (0, 2): "NV2", (0, 3): "SYS", (1, 2): "NODE", (1, 3): "NV1", (2, 3): "NV2"}
 
 
 def test_a_header_in_colour_is_read_too() -> None:
-    assert inventory.parse_links(CUBE_MESH.replace("GPU0", "\x1b[4mGPU0", 1)) == inventory.parse_links(CUBE_MESH)
+    assert parse_links(CUBE_MESH.replace("GPU0", "\x1b[4mGPU0", 1)) == parse_links(CUBE_MESH)
 
 
 def test_nothing_is_read_from_nothing() -> None:
-    assert inventory.parse_links("") == {}
+    assert parse_links("") == {}
 
 
 UUIDS = """\
@@ -51,7 +52,7 @@ def gpus(*rows: int, peers: bool = True) -> dict[str, Gpu]:
 
 
 def described(gpus: dict[str, Gpu], matrix: str = CUBE_MESH) -> str:
-    links = inventory.links_of(gpus, inventory.parse_uuids(UUIDS), inventory.parse_links(matrix))
+    links = inventory.links_of(gpus, inventory.parse_uuids(UUIDS), parse_links(matrix))
     return inventory.describe(gpus, links)
 
 
