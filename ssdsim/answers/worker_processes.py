@@ -46,11 +46,14 @@ def end_with(parent: int) -> None:
 
 
 class Shared:
-    """A large value that is sent to each worker process once; a process that has it goes on with its copy."""
+    """A large value that is sent to each worker process once; a process that has it goes on with its copy.
 
-    def __init__(self, value: Any, key: str | None = None) -> None:
+    What travels is the value as it was sent first: a copy learns while its process works, and cannot be read meanwhile.
+    """
+
+    def __init__(self, value: Any) -> None:
         self.value = value
-        self._key = key or uuid4().hex
+        self._key = uuid4().hex
 
     @cached_property
     def _data(self) -> bytes:
@@ -58,6 +61,13 @@ class Shared:
 
         data: bytes = cloudpickle.dumps(self.value)
         return data
+
+    @classmethod
+    def received(cls, key: str, data: bytes) -> Shared:
+        """The copy of a process, which may have to send it to another."""
+        copy = cls(pickle.loads(data))
+        copy._key, copy._data = key, data
+        return copy
 
     def __reduce__(self) -> tuple[Callable[..., Shared], tuple[str, bytes]]:
         return _received, (self._key, self._data)
@@ -70,7 +80,7 @@ def _received(key: str, data: bytes) -> Shared:
     if key not in _RECEIVED:
         if len(_RECEIVED) >= _MOST_REMEMBERED:
             _RECEIVED.clear()
-        _RECEIVED[key] = Shared(pickle.loads(data), key)
+        _RECEIVED[key] = Shared.received(key, data)
     return _RECEIVED[key]
 
 

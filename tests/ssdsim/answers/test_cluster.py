@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 import ssdsim
+from ssdsim.answers.worker_processes import Shared
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import plain
 from ssdsim.serving.answer import as_json
@@ -79,6 +81,24 @@ def test_a_killed_worker_costs_its_share_and_changes_no_byte(cluster: str, answe
     assert list(done) == sorted(set(done)), "a part came twice"
     assert done[-1] == size[-1]
     assert there == answer()
+
+
+class _Busy:
+    """What a piece is at work on: it cannot be pickled while it changes."""
+
+    at_work = False
+
+    def __reduce__(self) -> tuple[type[_Busy], tuple[()]]:
+        if self.at_work:
+            raise RuntimeError("dictionary changed size during iteration")
+        return _Busy, ()
+
+
+def test_a_worker_at_work_sends_what_it_received() -> None:
+    """A worker that came late asked another for the shared part, in vain, and its piece waited for ever."""
+    copy = pickle.loads(pickle.dumps(Shared(_Busy())))
+    copy.value.at_work = True
+    assert isinstance(pickle.loads(pickle.dumps(copy)).value, _Busy)
 
 
 @pytest.fixture(scope="module")
