@@ -80,7 +80,7 @@ def bounds_of(wins: Array, inputs: Mapping[str, Array]) -> tuple[Bound, ...]:
     ``wins`` are the shares of draws that it wins at each place of the inputs.
     """
     always = max(float(wins.mean()), 1.0 - float(wins.mean()))
-    of_each = [_conditions(name, values) for name, values in inputs.items()]
+    of_each = [_conditions(name, values) for name, values in inputs.items() if np.ptp(values) > 0.0]
     found: list[tuple[float, tuple[Bound, ...]]] = [(0.0, ())]
     for bounds, holds in of_each:
         right = _right(holds, wins)

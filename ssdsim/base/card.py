@@ -10,6 +10,7 @@ from msgspec import NODEFAULT, Meta, Raw, Struct, StructMeta, ValidationError, f
 from msgspec.structs import force_setattr
 
 from ssdsim.base.conversion import complaint, converted
+from ssdsim.base.files import as_utf_8
 
 # Wide enough for anything that exists, narrow enough that no product of a few leaves the floats.
 Count = Annotated[int, Meta(gt=0, le=10**15)]
@@ -103,7 +104,8 @@ class Card(Struct, metaclass=_Checked, frozen=True, dict=True, forbid_unknown_fi
 
     def as_json(self, indent: int = 0, without_none: bool = False) -> str:
         """The card as JSON; of several lines where there is an ``indent``."""
-        text = json.encode(_map_values(_spelt, self.as_dict(without_none)))
+        with as_utf_8(type(self).__name__):
+            text = json.encode(_map_values(_spelt, self.as_dict(without_none)))
         return (json.format(text, indent=indent) if indent else text).decode()
 
 

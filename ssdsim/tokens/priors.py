@@ -96,6 +96,10 @@ def prior_of(drafter: str) -> KindPrior | None:
     return next((each for each in priors().kinds if each.drafter == drafter), None)
 
 
+_FARTHEST = 500.0
+"""The logarithm of odds of which every share is 0 or 1."""
+
+
 def logit(share: float) -> float:
     """The logarithm of the odds, of a share that is neither 0 nor 1 by more than rounding."""
     share = min(1.0 - _SURE, max(_SURE, share))
@@ -104,13 +108,13 @@ def logit(share: float) -> float:
 
 def share_of(logarithm: float) -> float:
     """Inverse of :func:`logit`."""
-    return 1.0 / (1.0 + math.exp(-logarithm))
+    return 1.0 / (1.0 + math.exp(-max(-_FARTHEST, logarithm)))
 
 
 def moved(rates: Any, by: float) -> Any:
     """Rates moved in logits, all by as much; those that are sure stay."""
     if isinstance(rates, np.ndarray):
-        odds = rates * math.exp(by)
+        odds = rates * math.exp(max(-_FARTHEST, min(_FARTHEST, by)))
         return odds / (1.0 - rates + odds)
     if isinstance(rates, int | float):
         return rates if by == 0.0 or rates in (0.0, 1.0) else share_of(logit(rates) + by)

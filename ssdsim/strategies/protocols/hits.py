@@ -10,7 +10,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.kinds import SHARE, Number, NumberOrWord, OneOf, Whole
 from ssdsim.base.kinds_of_lists import HitRates, ListOf
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section, choice, searched_choice, spelled
-from ssdsim.base.settings import Settings
+from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.rounds.kernel import ByState, Kernel
 from ssdsim.strategies.protocols.axes import SAGUARO
 from ssdsim.tokens.saguaro import PLAIN
@@ -223,6 +223,8 @@ def fan_out_of(settings: Mapping[str, Any]) -> float:
 
 def settle_budget(settings: Settings) -> None:
     """Derive the cached outcomes a sequence, where nobody gave them: the sum of the fan-outs, or F (K + 1)."""
+    if settings["budget"] is not None and settings.source("budget") == GIVEN:
+        return  # a fan-out list was derived from it, where rows are priced again
     if settings["fl"] is not None:
         budget = max(map(sum, (settings["fl"], settings["flm"] or settings["fl"])))
         settings.derive("budget", budget, "the sum of the fan-out list")

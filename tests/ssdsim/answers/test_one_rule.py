@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ssdsim import compare, evaluate, export, predict, recommend, sweep
 from ssdsim.answers.evidence import condition
 from ssdsim.answers.sweep_plan import simulate_each
+from ssdsim.answers.turning import bounds_of
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
@@ -234,3 +235,11 @@ def test_the_sentence_says_what_the_decision_is() -> None:
 def test_nothing_is_assumed_of_strategies_that_do_not_draft() -> None:
     assert configure(strategies="ar").inputs == ()
     assert condition(()) == ""
+
+
+def test_an_input_that_is_one_number_in_every_draw_tells_no_side() -> None:
+    """Hits that a pair knows were to be halved where there is nothing between them."""
+    wins = np.array([0.0, 0.0, 1.0, 1.0] * 8)
+    assert bounds_of(wins, {"hits": np.full(32, 0.8)}) == ()
+    (bound,) = bounds_of(wins, {"hits": np.full(32, 0.8), "acceptance": wins})
+    assert bound.what == "acceptance"

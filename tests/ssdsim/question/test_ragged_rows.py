@@ -65,3 +65,11 @@ def test_prices_that_read_no_input_of_tokens_stay() -> None:
     for name, change in (("enumeration", {"hit_c": [0.9]}), ("hybrid", {"alpha": [0.5]})):
         priced = scenarios(name, **SITE)[name].priced
         assert priced.over(change) is priced.seconds
+
+
+def test_outcomes_that_somebody_gave_are_kept_where_rows_are_priced_again() -> None:
+    """A fan-out list is derived from them, and of that list they were to be derived once more."""
+    options: dict[str, Any] = {"enum_rows": "ragged", "budget": 9, "k": 3, "hit_r": 0.5, "alpha": 0.7}
+    case = scenarios("enumeration", **SITE, **options)["enumeration"]
+    assert case.settings["budget"] == 9
+    assert RateDraws.of(case, TimingErrors(64, 0)).over_ranges(case, TimingErrors(64, 0)).across is not None

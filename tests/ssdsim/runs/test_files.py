@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from ssdsim.base.files import replaced, while_unchanged, write_whole
+from ssdsim.hardware.catalog import find_hardware
+from tests.refusals import refused
 
 
 def test_what_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     file = tmp_path / "kept.txt"
     write_whole(file, "old")
-    with pytest.raises(UnicodeEncodeError):
+    with refused("UTF-8"):
         write_whole(file, "no character: \ud800")
     with pytest.raises(FileNotFoundError), replaced(file):
         pass  # nothing was written
@@ -33,3 +35,12 @@ def test_a_file_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None:
     write_whole(file, "two")
     assert load(file) == "two"
     assert read == ["missing", "one", "two"]
+
+
+def test_bytes_that_are_no_characters_are_one_line_where_they_would_be_written(tmp_path: Path) -> None:
+    with refused("UTF-8"):
+        write_whole(tmp_path / "card.toml", "name = '\udcff'")
+    assert list(tmp_path.iterdir()) == []
+    with refused("UTF-8"):
+        find_hardware("h100-sxm").changed(name="\udcff").save(tmp_path / "made.json")
+    assert list(tmp_path.iterdir()) == []

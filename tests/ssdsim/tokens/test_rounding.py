@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ssdsim.question.configuration import configure
 from ssdsim.rounds.kernel import Kernel, Mix
+from ssdsim.tokens.priors import moved, share_of
 from ssdsim.tokens.theory import critical_batch_size
 from tests.refusals import refused
 
@@ -55,3 +56,10 @@ def test_sure_hits_leave_no_time_for_a_fallback(concentration: float) -> None:
 def test_a_number_just_out_of_its_range_is_shown_with_the_digits_that_put_it_there() -> None:
     with refused("e_miss", "0.9999999999999998"):
         critical_batch_size(0.5, 0.5, 2.0, 0.9999999999999998)
+
+
+@pytest.mark.parametrize("by", [-1e6, -800.0, 0.0, 800.0, 1e6])
+def test_a_rate_moved_beyond_all_odds_is_sure(by: float) -> None:
+    for moved_by in (share_of(by), moved(0.5, by), float(moved(np.array([0.5]), by)[0])):
+        assert 0.0 <= moved_by <= 1.0
+        assert moved_by == pytest.approx(0.5 if by == 0.0 else float(by > 0.0))
