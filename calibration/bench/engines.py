@@ -66,8 +66,13 @@ class EngineCommands(Record):
     forces: bool = True
 
 
+def _where(port: int) -> tuple[str, ...]:
+    """The words of every engine for who may ask: this machine alone, since nobody needs a key."""
+    return "--host", "127.0.0.1", "--port", str(port)
+
+
 def _vllm(setting: Setting, port: int) -> Start:
-    words = ["vllm", "serve", setting.model, "--port", str(port), "--tensor-parallel-size", str(setting.tp)]
+    words = ["vllm", "serve", setting.model, *_where(port), "--tensor-parallel-size", str(setting.tp)]
     if setting.kv_dtype in _FP8:
         words += ["--kv-cache-dtype", "fp8"]
     if setting.k is not None:
@@ -80,7 +85,7 @@ def _vllm(setting: Setting, port: int) -> Start:
 
 
 def _sglang(setting: Setting, port: int) -> Start:
-    words = ["python", "-m", "sglang.launch_server", "--model-path", setting.model, "--port", str(port)]
+    words = ["python", "-m", "sglang.launch_server", "--model-path", setting.model, *_where(port)]
     words += ["--tp-size", str(setting.tp), "--enable-metrics"]
     if setting.kv_dtype in _FP8:
         words += ["--kv-cache-dtype", "fp8_e4m3"]
@@ -109,7 +114,7 @@ def _tensorrt(setting: Setting, port: int) -> Start:
         drafter = setting.drafter or "model"
         lines += ["speculative_config:", f"  decoding_type: {_TENSORRT[drafter]}", f"  max_draft_len: {setting.k}"]
         lines += [f"  speculative_model: {setting.draft}"] if drafter in ("model", "eagle3") else []
-    words = ["trtllm-serve", setting.model, "--port", str(port), "--tp_size", str(setting.tp)]
+    words = ["trtllm-serve", setting.model, *_where(port), "--tp_size", str(setting.tp)]
     words += ["--extra_llm_api_options", name]
     forces = setting.rate is not None and setting.k is not None
     forced = {"TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS": f"{setting.tokens - 1.0:g}"} if forces else {}
@@ -117,7 +122,7 @@ def _tensorrt(setting: Setting, port: int) -> Start:
 
 
 def _llama_cpp(setting: Setting, port: int) -> Start:
-    words = ["llama-server", "-m", setting.model, "--port", str(port), "--parallel", str(setting.most), "--metrics"]
+    words = ["llama-server", "-m", setting.model, *_where(port), "--parallel", str(setting.most), "--metrics"]
     if setting.k is None:
         return Start(words)
     if setting.drafter in (None, "model"):

@@ -118,7 +118,7 @@ class Evaluator:
         draws, seed = whole("draws", draws, 0, MOST_DRAWS), whole("seed", seed, 0)
         if not isinstance(names, Collection):
             raise InputError(f"names must be those of strategies, got {short_repr(names)}")
-        names = ALL["strategies"].checked(tuple(names)) if names else ()
+        names = ALL["strategies"].checked(tuple(names)) if len(names) else ()
         asked, rates = self._asked(points), DrawnRates(TimingErrors(DRAWS, seed))
         found = {name: best_scenarios(asked, name, rates) for name in asked.names}
         return PointResults(asked, found, names).evaluated(draws, seed)

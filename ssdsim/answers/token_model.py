@@ -34,6 +34,7 @@ from ssdsim.tokens.sampling import residual, saguaro_distribution
 if TYPE_CHECKING:
     from ssdsim.tokens.pair_file import Pair
 
+_TINY = np.finfo(float).tiny
 _MOST = 10_000_000  # contexts, tokens of a vocabulary
 _STEP = 0.02  # of the logarithms of spread and sigma
 _START_CONTEXTS = 300  # to choose where the fit starts
@@ -72,7 +73,7 @@ class TokenModel(Record, kw_only=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        within("spread", self.spread, np.finfo(float).tiny)
+        within("spread", self.spread, _TINY)
         within("sigma", self.sigma, 0)
         whole("vocabulary", self.vocabulary, 2, _MOST)
         whole("contexts", self.contexts, 2, _MOST)
@@ -242,12 +243,11 @@ def fit_token_model(
     """
     from scipy.optimize import least_squares
 
-    within("alpha", alpha, ROUNDING, 1 - ROUNDING)
-    for name, number in (("alpha", alpha), ("c", c), ("r", r), ("tau", tau)):
-        if np.ndim(number):
+    ranges = {"alpha": (alpha, ROUNDING, 1 - ROUNDING), "c": (c, ROUNDING, 1), "r": (r, ROUNDING), "tau": (tau, _TINY)}
+    for name, (number, *bounds) in ranges.items():
+        if within(name, number, *bounds).ndim:
             raise InputError(f"{name} must be one number, got {short_repr(number)}")
-    measured = np.log([1 - alpha, float(within("c", c, ROUNDING, 1)), float(within("r", r, ROUNDING))])
-    within("tau", tau, np.finfo(float).tiny)
+    measured = np.log([1.0 - float(alpha), float(c), float(r)])
     # at temperature 1: only ratios to the temperature matter
     base = TokenModel(spread=1.0, sigma=1.0, vocabulary=vocabulary, contexts=contexts, seed=seed)
     trials = _Trials(list(base._draws()), fan_outs, measured)

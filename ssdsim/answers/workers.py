@@ -31,7 +31,7 @@ class _Jobs(Whole):
     requirement = "be at least 1, or -1 for one a core"
 
     def checked(self, said: str, value: Any) -> int:
-        if value == -1 and isinstance(value, int):
+        if isinstance(value, int) and value == -1:
             return value
         if not isinstance(value, int) or value < 1:
             raise InputError(f"{said} must {self.requirement}, got {short_repr(value)}")

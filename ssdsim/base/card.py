@@ -10,7 +10,7 @@ from msgspec import NODEFAULT, Meta, Raw, Struct, StructMeta, ValidationError, f
 from msgspec.structs import force_setattr
 
 from ssdsim.base.conversion import complaint, converted
-from ssdsim.base.files import as_utf_8
+from ssdsim.base.errors import as_utf_8
 
 # Wide enough for anything that exists, narrow enough that no product of a few leaves the floats.
 Count = Annotated[int, Meta(gt=0, le=10**15)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _SHORT = reprlib.Repr()
@@ -36,3 +37,13 @@ def short_repr(value: Any) -> str:
         return " ".join(_SHORT.repr(value).split())
     except ValueError:  # of thousands of digits, which Python does not write
         return "a number of thousands of digits"
+
+
+@contextmanager
+def as_utf_8(what: object) -> Iterator[None]:
+    """Raise :class:`InputError` for bytes of an argument that are no characters, where they would be written."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        said = short_repr(error.object[max(0, error.start - 20) : error.end + 20])
+        raise InputError(f"{what}: {said} is no text in UTF-8, and cannot be written") from None

@@ -10,7 +10,7 @@ from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ssdsim.base.errors import InputError, short_repr
+from ssdsim.base.errors import as_utf_8
 
 T = TypeVar("T")
 
@@ -36,16 +36,6 @@ def write_whole(path: Path, text: str) -> None:
     """Write text, in UTF-8, whole or not at all."""
     with replaced(path) as partial, as_utf_8(path):
         partial.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def as_utf_8(what: object) -> Iterator[None]:
-    """Raise :class:`InputError` for bytes of an argument that are no characters, where they would be written."""
-    try:
-        yield
-    except UnicodeEncodeError as error:
-        said = short_repr(error.object[max(0, error.start - 20) : error.end + 20])
-        raise InputError(f"{what}: {said} is no text in UTF-8, and cannot be written") from None
 
 
 def append_record(path: Path, record: Mapping[str, Any]) -> None:

@@ -98,12 +98,13 @@ class Number(Kind, Record):
         return _share(text) if self.most <= 1.0 else _number(text)
 
     def checked(self, said: str, value: Any) -> float:
-        most = self.most if isfinite(self.most) or value == self.most else _LARGEST
-        if not isinstance(value, int | float) or not self.least <= value <= most:  # which NaN never does
+        known = isinstance(value, int | float) and self.least <= value <= self.most  # which NaN never is
+        if not known or _LARGEST < value < inf:
             percent = self.most == 1.0 and isinstance(value, int | float) and _LEAST_PERCENT <= value <= 100.0
             hint = f"; {value:g} % is {value / 100.0:g}" if percent else ""
             raise InputError(f"{said} must {self.requirement}, got {short_repr(value)}{hint}")
-        return value
+        number: float = value
+        return number
 
 
 SHARE = Number(most=1.0)

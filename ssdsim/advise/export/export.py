@@ -108,7 +108,8 @@ def export(
     given: dict[str, Any] = {**options}
     notes: list[str] = []
     own: tuple[str, ...] = ()
-    names = ALL["strategies"].checked(given.get("strategies") or strategies.DEFAULT)
+    asked = given.get("strategies")
+    names = ALL["strategies"].checked(strategies.DEFAULT if asked is None else asked)
     if engine is not None:
         engine = engine.priced_on(given)
         given = _on_its_runtime(engine, _fixed(engine, given, notes))

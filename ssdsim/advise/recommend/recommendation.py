@@ -17,6 +17,7 @@ from ssdsim.advise.recommend.words import how_sure, span
 from ssdsim.answers.decision import Decision
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.answers.workers import Workers
+from ssdsim.base.checks import whole
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds_of_lists import EVERY
@@ -207,6 +208,7 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
     ------
     InputError : an unknown option or value, or one without effect here; nothing fits.
     """
+    whole("--b", b, 1)
     if options.get("strategies") is None:
         options["strategies"] = EVERY
     asked = {"gpus": gpus, "b": b, "rank": "user", "gpu_hour": None, "at_least": None, "seed": seed}

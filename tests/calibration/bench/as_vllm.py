@@ -16,6 +16,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("verb", choices=["serve"])
     parser.add_argument("model")
+    parser.add_argument("--host")
     parser.add_argument("--port", type=int)
     parser.add_argument("--tensor-parallel-size", type=int)
     parser.add_argument("--speculative-config", type=json.loads, default={})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.bench.engines import Setting, start_of
+from calibration.bench.engines import ENGINES, Setting, start_of
 from calibration.bench.plan import planned
 from calibration.runtimes.fit import fit_runtime
 from calibration.validation.measured import check_rows
@@ -109,6 +109,13 @@ def test_a_server_that_does_not_start_is_one_line(installed: Path, monkeypatch: 
 def test_each_engine_starts_in_its_own_words(engine: str, drafter: str, expected: str) -> None:
     start = start_of(engine, Setting("t", 1, "d", drafter, 3, 0.8), 8000)
     assert expected in " ".join(start.command)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_planned_server_answers_this_machine_alone(engine: str) -> None:
+    """It has no key: vLLM listens to every network unless it is told."""
+    words = list(start_of(engine, Setting("t"), 8123).command)
+    assert words[words.index("--host") :][:4] == ["--host", "127.0.0.1", "--port", "8123"]
 
 
 def test_what_is_accepted_is_forced_by_each_engines_law() -> None:

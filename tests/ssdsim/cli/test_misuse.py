@@ -20,30 +20,13 @@ ODD: list[Any] = [
     *([], {}, {"a": 1}, (1, 2), [1, "a"], [None], [[1, 2], [3]], np.array([1, 2])),
 ]
 MODEL: dict[str, Any] = {"spread": 1.0, "sigma": 1.0, "vocabulary": 20, "contexts": 5}
-SMALL: dict[str, Any] = {"gpus": 5, "k": 4, "tp": 4, "draft_gpus": 1}
 CALLS: dict[str, Callable[[Any], Any]] = {
-    **{f"predict {n}": lambda odd, n=n: ssdsim.predict(t_sd=0.2, **{n: odd}) for n in ("seed", "solver")},
-    "evaluate": ssdsim.evaluate,
     "a point": lambda odd: ssdsim.evaluate([odd]),
-    **{f"evaluate {n}": lambda odd, n=n: ssdsim.evaluate([{"t_sd": 0.2}], **{n: odd}) for n in ("draws", "seed")},
-    **{
-        f"sweep {n}": lambda odd, n=n: ssdsim.sweep(t_sd=0.2, **{n: odd})
-        for n in ("preset", "solver", "precision", "draws", "seed", "cluster")
-    },
-    **{
-        f"recommend {n}": lambda odd, n=n: ssdsim.recommend(**{**SMALL, n: odd})
-        for n in ("gpus", "b", "rank", "gpu_hour", "at_least", "seed", "backup")
-    },
-    "window seed": lambda odd: ssdsim.window(seed=odd),
-    "find_transformer": ssdsim.find_transformer,
-    "find_hardware": ssdsim.find_hardware,
-    "export": ssdsim.export,
-    "report": ssdsim.report,
     **{f"TokenModel {n}": lambda odd, n=n: ssdsim.TokenModel(**{**MODEL, n: odd}) for n in MODEL},
     "rates": lambda odd: ssdsim.TokenModel(**MODEL).rates(odd),
     "sample_rounds": lambda odd: ssdsim.TokenModel(**MODEL).sample_rounds(odd, 5),
-    "fit_power_law": lambda odd: ssdsim.fit_power_law(odd, [0.5, 0.6]),
 }
+"""Calls beside the public functions, which are in ``tests/ssdsim/answers/test_wrong_arguments.py``."""
 
 
 def allowed_or_one_line(call: Callable[[], Any]) -> None:
