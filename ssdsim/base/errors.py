@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+_WORD, _SHOWN = 300, 60  # characters of a word, and of the ends of a longer one
 _SHORT = reprlib.Repr()
 _SHORT.maxother = _SHORT.maxstring = 60
 
@@ -15,7 +16,12 @@ class InputError(ValueError):
     """Bad input. The message is one line, whatever it quotes; the command line prints it and exits with code 2."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(one_line(message))
+
+
+def one_line(message: str) -> str:
+    """A message on one line, of which words as long as no name is are cut: they quote what somebody gave."""
+    return " ".join(word if len(word) <= _WORD else f"{word[:_SHOWN]}...{word[-_SHOWN:]}" for word in message.split())
 
 
 def nearest(name: object, allowed: Iterable[str]) -> str:

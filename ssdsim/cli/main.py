@@ -15,7 +15,7 @@ from typing import cast
 import click
 
 from ssdsim import __version__
-from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.errors import InputError, nearest, one_line
 from ssdsim.cli.output import ReaderLeftError, flush
 
 # heading -> verb -> (module, one-line help), so that --help imports no verb
@@ -196,5 +196,5 @@ def _of_the_machine(error: Exception) -> str | None:
 def _fail(message: str) -> None:
     from ssdsim.cli.console import echo
 
-    echo(f"error: {' '.join(message.split())}", stderr=True)
+    echo(f"error: {one_line(message)}", stderr=True)
     sys.exit(2)

@@ -64,6 +64,8 @@ def test_a_number_of_thousands_of_digits_is_quoted_in_few() -> None:
         f"predict --b {DIGITS}",
         f"predict --b {'9' * 4299}k",
         f"predict --engine vllm=={DIGITS}.1",
+        f"predict --slo {DIGITS} --adaptive-ms {DIGITS} --fan-out {DIGITS}",
+        f"predict --hardware {'x' * 5000}",
         f"recommend --gpus {DIGITS}",
         f"recommend --gpus {DIGITS}xh200",
         f"calibrate --gpus 0-{DIGITS} -o x.json",
@@ -79,6 +81,7 @@ def test_an_option_of_thousands_of_digits_is_one_line(
     done = asked(*arguments.split())
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: ")
+    assert len(max(done.stderr.split(), key=len)) < 200
 
 
 @pytest.mark.parametrize("version", [f"{DIGITS}.1", f"0.{DIGITS}", f"v1.{DIGITS}rc1"], ids=lambda v: v[:3])
