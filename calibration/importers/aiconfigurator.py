@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from calibration.importers import experts, latent, recurrence, vidur
+from calibration.importers import experts, latent, recurrence, sparse, vidur
 from calibration.importers.silicon import (
     FLOAT_BYTES,
     Fits,
@@ -70,6 +70,7 @@ _COLUMNS = {
     "moe_perf": experts.COLUMNS,
     "mla_generation_module_perf": latent.COLUMNS,
     **dict.fromkeys(recurrence.TABLES, recurrence.COLUMNS),
+    **sparse.COLUMNS,
     "custom_allreduce_perf": ("num_gpus", "message_size"),
     "nccl_perf": ("nccl_dtype", "op_name", "num_gpus", "message_size"),
 }
@@ -79,7 +80,7 @@ _MORE_COLUMNS = ("framework", "kernel_source", "backend", "window_size", "beam_w
 
 _NAMES = (
     *("gemm_dtype", "attn_dtype", "kv_cache_dtype", "nccl_dtype"),
-    *("op_name", "moe_dtype", "distribution", "gemm_type", "kernel_source", "phase"),
+    *("op_name", "moe_dtype", "distribution", "gemm_type", "kernel_source", "phase", "model"),
 )  # the rest of the columns are sizes
 _PARTS = ("gemm", "attention", "attention_windowed", "prefill_attention", "experts")
 _CACHES = 2.0  # times the size of a cache: of so much next to nothing is left there at the next repeat
@@ -143,7 +144,7 @@ def import_aiconfigurator(
     if "mla_generation_module_perf" in tables:
         blocks = latent.import_latent(tables["mla_generation_module_perf"], made, "mla_generation_module_perf")
         more["latent"] = blocks
-    return made.changed(**more)
+    return made.changed(**more, **sparse.import_sparse(tables, made))
 
 
 def _fits(tables: dict[str, pd.DataFrame], card: SystemCard, device: Mapping[str, Any]) -> tuple[Fits, dict[str, str]]:

@@ -33,6 +33,7 @@ from ssdsim.hardware.prefill import (
     PrefillRecurrenceModel,
 )
 from ssdsim.hardware.recurrence import RecurrenceLaw, RecurrenceModel
+from ssdsim.hardware.sparse import IndexerLaw, IndexerModel, PrefillSparseLaw, SparseLaw, SparseModel
 from ssdsim.hardware.timing import EXTRAPOLATION_LOG_SD, Law, ProvenanceKind, Timing, missing_timings, timed
 from ssdsim.transformer.operations import (
     FOUR_BITS,
@@ -48,12 +49,16 @@ from ssdsim.transformer.operations import (
     PrefillAttention,
 )
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep, Rule
+from ssdsim.transformer.sparse import Indexer, PrefillSparse, SparseAttention
 
 LAWS: dict[type[Operation], type[Law[Any]]] = {
     Gemm: GemmLaw,
     Attention: AttentionLaw,
     PrefillAttention: PrefillAttentionLaw,
     LatentAttention: LatentLaw,
+    Indexer: IndexerLaw,
+    SparseAttention: SparseLaw,
+    PrefillSparse: PrefillSparseLaw,
     RecurrentStep: RecurrenceLaw,
     PrefillRecurrence: PrefillRecurrenceLaw,
     Convolution: ConvolutionLaw,
@@ -177,7 +182,8 @@ class HardwareProfile(Displayable, Card):
     """Seconds of any operation on one machine.
 
     Models are by the weights' format (``gemm``, ``experts``), by the cache's dtype (``attention``,
-    ``attention_masked``, ``attention_windowed``), by both (``latent``), by dtype (``prefill_attention``), by rule
+    ``attention_masked``, ``attention_windowed``), by both (``latent``, ``sparse_attention``), by the format of the
+    block's weights (``indexer``), by dtype (``prefill_attention``), by rule
     (``recurrence``, ``prefill_recurrence``) or by kind and number of ranks (``collectives``); each names its entry of
     ``sources``. Where pairs of devices differ, a datasheet's collectives take the bandwidth of the rings that links
     make (:mod:`ssdsim.hardware.links`). ``link`` is between any two devices, or, where ``links`` has one for each
@@ -196,6 +202,8 @@ class HardwareProfile(Displayable, Card):
     prefill_attention: dict[str, PrefillAttentionModel] = field(default_factory=dict)
     experts: dict[str, ExpertsModel] = field(default_factory=dict)
     latent: dict[str, dict[str, LatentModel]] = field(default_factory=dict)
+    indexer: dict[str, IndexerModel] = field(default_factory=dict)
+    sparse_attention: dict[str, dict[str, SparseModel]] = field(default_factory=dict)
     recurrence: dict[Rule, RecurrenceModel] = field(default_factory=dict)
     prefill_recurrence: dict[Rule, PrefillRecurrenceModel] = field(default_factory=dict)
     convolution: ConvolutionModel | None = None
@@ -386,15 +394,17 @@ def provenance_summary(
     windows: bool = False,
     exchanges: bool = False,
     rules: Set[Rule] = frozenset(),
+    sparse: bool = False,
 ) -> str:
     """The timings that a placement reads, by the kind of their provenance, with held-out median errors.
 
     ``dtypes`` are of weights, activations and caches; timings in a quantised one are told by its name. ``experts``
     and ``windows``: a model has some; ``exchanges``: all-to-alls bring tokens to their experts; ``rules``: of models'
-    recurrent layers.
+    recurrent layers; ``sparse``: a model chooses what it attends to.
     """
     unread = {"prefill_attention", "prefill_recurrence"}  # by passes that decode
     some = {"experts": experts, "attention_windowed": windows, "all_to_all": exchanges, "convolution": bool(rules)}
+    some["indexer"] = sparse
     unread |= {name for name, there in some.items() if not there}
     by_kind: dict[str, list[str]] = defaultdict(list)
     origins: dict[str, set[str]] = defaultdict(set)

@@ -171,7 +171,7 @@ class Configuration(Displayable, Record):
         cards = (site.target, site.draft)
         experts, windows = any(card.experts for card in cards), any(card.window for card in cards)
         rules = frozenset([card.recurrent.rule for card in cards if card.recurrent])
-        read = (experts, windows, site.data_parallel, rules)
+        read = (experts, windows, site.data_parallel, rules, any(card.sparse for card in cards))
         said = {name: provenance_summary(p, dtypes, site.tp, *read) for name, p in profiles.items()}
         return [{"profile": name, "summary": text} for name, text in said.items()]
 

@@ -19,10 +19,12 @@ from ssdsim.transformer.layers import (
     Size,
     SlidingWindow,
     Some,
+    Sparse,
     loop_parameters,
 )
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, DType, Format, KvDType, Precision
+from ssdsim.transformer.sparse import latent_bytes
 
 Architecture = Literal[
     "llama",
@@ -40,6 +42,8 @@ Architecture = Literal[
     "minimax_m2",
     "deepseek_v2",
     "deepseek_v3",
+    "deepseek_v32",
+    "glm_moe_dsa",
     "kimi_k2",
     "qwen3_next",
     "qwen3_5",
@@ -68,13 +72,13 @@ class Transformer(Card):
     ``gated_mlp`` is the SwiGLU block (gate and up fused in one GEMM), ``intermediate_size`` the width of the dense one.
     ``all_reduces_per_layer`` is 2 for Megatron-style sharding (after attention and after the MLP) and 1 for the
     proposal's transformer-shaped graph, which also has no element-wise kernels and no vocabulary (``vocab_size = 0``).
-    Layers may have ``experts``, a ``latent`` cache, a ``window`` or a ``recurrent`` state in place of attention;
-    ``keys_are_values`` has one projection for both (in layers without a window). ``attention_gate``: a gate as wide as
-    the attention's output multiplies it. ``mlp_alone`` of the ``layers`` are a feed-forward and no more, the others
-    then a mixer (attention or a state) and no more (Nemotron-H); with 0 each layer is both. ``residual_block``: the
-    hidden state is made of those after every so many layers, anew before each mixer and feed-forward (attention
-    residuals). ``mtp_layers`` predict tokens beyond the next: they draft, and are not counted here; with ``mtp_plain``
-    they are not quantised.
+    Layers may have ``experts``, a ``latent`` cache (to which attention may be ``sparse``), a ``window`` or a
+    ``recurrent`` state in place of attention; ``keys_are_values`` has one projection for both (in layers without a
+    window). ``attention_gate``: a gate as wide as the attention's output multiplies it. ``mlp_alone`` of the ``layers``
+    are a feed-forward and no more, the others then a mixer (attention or a state) and no more (Nemotron-H); with 0 each
+    layer is both. ``residual_block``: the hidden state is made of those after every so many layers, anew before each
+    mixer and feed-forward (attention residuals). ``mtp_layers`` predict tokens beyond the next: they draft, and are not
+    counted here; with ``mtp_plain`` they are not quantised.
     A draft ``head`` reads another model's hidden states beside its tokens.
     ``family`` names its vocabulary: models of one family can draft for each other. ``checkpoint`` is what to serve, on
     the Hugging Face hub: the tuned model where people serve that, of the same shape.
@@ -97,6 +101,7 @@ class Transformer(Card):
     all_reduces_per_layer: Literal[1, 2] = 2
     experts: Experts | None = None
     latent: Latent | None = None
+    sparse: Sparse | None = None
     window: SlidingWindow | None = None
     recurrent: Recurrent | None = None
     mlp_alone: Some = 0
@@ -123,13 +128,20 @@ class Transformer(Card):
         for part, given in asdict(self.weights).items():
             if given in DTYPES and given != self.dtype:
                 raise ValueError(f"weights.{part} must be quantised or {self.dtype}, the card's dtype, got {given}")
-        most = {"experts": self.mlps, "recurrent": self.mixers, "window": self.attention_layers}
+        most = {
+            "experts": self.mlps,
+            "recurrent": self.mixers,
+            "window": self.attention_layers,
+            "sparse": self.attention_layers,
+        }
         for part, layers in most.items():
             own = getattr(self, part)
             if own is not None and own.layers > layers:
                 raise ValueError(f"{own.layers} layers with {part} are more than {layers}")
         if self.latent and self.window:
             raise ValueError("a latent cache with windows is not described here")
+        if self.sparse and not (self.latent and self.latent.query_rank):
+            raise ValueError("sparse attention is described over a latent cache whose queries are compressed, too")
 
     @property
     def mixers(self) -> int:
@@ -196,12 +208,16 @@ class Transformer(Card):
 
     @property
     def whole_parameters(self) -> dict[str, int]:
-        """Weights that every device has whole, by part: what makes latents, narrows experts' input, joins a head's."""
+        """Weights that every device has whole, by part: what makes latents, chooses tokens, narrows experts' input,
+        joins a head's.
+        """
         hidden, latent = self.hidden_size, self.latent
         made = 0 if latent is None else latent.cached + (latent.query_rank or 0)
+        indexers, beside = self._indexer_parameters
         joined = 0 if self.head is None else self.head.fused(hidden)
         narrowed = 0 if self.experts is None else 2 * self.expert_layers * (self.experts.latent_width or 0)
-        return {"attention": self.attention_layers * hidden * made, "mlp": hidden * (narrowed + joined)}
+        attention = self.attention_layers * hidden * made + indexers
+        return {"attention": attention, "mlp": hidden * (narrowed + joined), "activations": beside}
 
     @property
     def mlp_matrices(self) -> int:
@@ -214,15 +230,16 @@ class Transformer(Card):
         lm_head = embedding = self.vocab_size * self.hidden_size
         if self.head is not None:
             lm_head, embedding = lm_head if self.head.own_lm_head else 0, 0
-        final_norm = self.hidden_size if self.vocab_size else 0
+        in_16_bits = self._small_parameters + (self.hidden_size if self.vocab_size else 0)
         projections, out = self._attention_parameters
+        indexers, beside_keys = self._indexer_parameters
         dense = self.dense_layers * self.hidden_size * self.mlp_matrices * self.intermediate_size
         by_part = {
-            "attention": projections,
+            "attention": projections + indexers,
             "attention_out": out,
             "mlp": dense + self.whole_parameters["mlp"],
             "lm_head": lm_head,
-            "activations": self._small_parameters + final_norm + (0 if self.tied_embeddings else embedding),
+            "activations": in_16_bits + beside_keys + (0 if self.tied_embeddings else embedding),
         }
         if self.recurrent is not None:
             by_part["recurrent"] = self.recurrent.layers * self.recurrent.parameters(self.hidden_size)
@@ -273,6 +290,14 @@ class Transformer(Card):
         crossed = self._crossed_layers * self.head_dim * hidden * heads  # of queries, and of outputs
         return made + crossed, out + crossed
 
+    @property
+    def _indexer_parameters(self) -> tuple[int, int]:
+        """Weights of all indexers: of their queries, and of keys and heads' weights, which stay in 16 bits."""
+        if self.sparse is None or self.latent is None or self.latent.query_rank is None:
+            return 0, 0
+        queries = self.latent.query_rank * self.sparse.heads * self.sparse.dim
+        return self.sparse.layers * queries, self.sparse.layers * self.hidden_size * self.sparse.small_columns
+
     def precision(self, dtype: str | None = None, kv_dtype: str | None = None) -> Precision:
         """The formats in which the model is kept and computed.
 
@@ -293,6 +318,9 @@ class Transformer(Card):
     def kv_bytes_per_token(self, tp: int = 1, dtype: str | None = None) -> int:
         """Bytes that one token adds to the cache, kept in ``dtype``, of one of ``tp`` devices; windows are full."""
         full = self.attention_layers - self.windowed_layers
+        if self.latent is not None and self.sparse is not None:
+            latent = latent_bytes(self.latent.rank, self.latent.rope_dim, dtype or self.precision().kv)
+            return full * latent + self.sparse.layers * self.sparse.cached_bytes
         if self.latent is not None:
             return full * self.latent.cached * self._value_bytes(dtype)  # of all heads, so every device holds it
         return full * 2 * max(1, self.kv_heads // tp) * self.head_dim * self._value_bytes(dtype)

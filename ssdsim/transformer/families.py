@@ -314,6 +314,24 @@ def _deepseek(config: ConfigValues, layers: int) -> Fields:
     return latent_of(config) | behind_dense(config, layers) | {"mtp_layers": config.some("num_nextn_predict_layers")}
 
 
+def _dsa(config: ConfigValues, layers: int) -> Fields:
+    """Latent attention to a choice of tokens, which some layers of GLM-5.2 take from a layer before."""
+    types = config.by_layer("indexer_types", layers)
+    every, offset = config.whole("index_topk_freq", 1), config.some("index_skip_topk_offset")
+    if types is None:
+        own = sum(max(n - offset + 1, 0) % every == 0 for n in range(min(layers, MOST_LAYERS)))
+    else:
+        kinds = {"full": "own", "shared": "shared"}
+        own = [_kind(config, each, kinds, "indexer_types") for each in types].count("own")
+    sparse = {
+        "heads": config.whole("index_n_heads"),
+        "dim": config.whole("index_head_dim"),
+        "chosen": config.whole("index_topk"),
+        "layers": own,
+    }
+    return _deepseek(config, layers) | {"sparse": sparse}
+
+
 _NO_NORM: Fields = {"qk_norm": False, "attention_bias": False}
 _QK_NORM: Fields = {"qk_norm": True, "attention_bias": False}
 _BIAS: Fields = {"qk_norm": False, "attention_bias": True}
@@ -325,6 +343,7 @@ def _mimo(config: ConfigValues, layers: int) -> Fields:
 
 _OF_QWEN = frozenset({"linear_num_value_heads", "attn_output_gate"})
 _OF_KIMI = frozenset({"linear_attn_config", "mla_use_output_gate", "routed_expert_hidden_size", "attn_res_block_size"})
+_OF_DSA = frozenset({"index_topk"})
 _OF_NEMOTRON = frozenset({"mamba_num_heads", "moe_latent_size"})
 
 FAMILIES: dict[str, ConfigReader] = {
@@ -345,6 +364,8 @@ FAMILIES: dict[str, ConfigReader] = {
     "minimax_m2": ConfigReader("minimax_m2", _NO_NORM, _minimax),
     "deepseek_v2": ConfigReader("deepseek_v2", _NO_NORM, _deepseek),
     "deepseek_v3": ConfigReader("deepseek_v3", _NO_NORM, _deepseek),
+    "deepseek_v32": ConfigReader("deepseek_v32", _NO_NORM, _dsa, reads=_OF_DSA),
+    "glm_moe_dsa": ConfigReader("glm_moe_dsa", _NO_NORM, _dsa, reads=_OF_DSA),
     "kimi_k2": ConfigReader("kimi_k2", _NO_NORM, _deepseek),
     "qwen3_next": ConfigReader("qwen3_next", _QK_NORM, gated_delta_moe, layers_of_qwen, _OF_QWEN),
     "qwen3_5_text": ConfigReader("qwen3_5", _QK_NORM, gated_delta, layers_of_qwen, _OF_QWEN),

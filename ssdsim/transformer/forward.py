@@ -13,6 +13,7 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.operations import Attention, Gemm, Operation, PrefillAttention
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, StateKeeping
 from ssdsim.transformer.shard import Block, Shard, check_expert_parallel, check_tensor_parallel
+from ssdsim.transformer.sparse import PrefillSparse
 
 Op = TypeVar("Op", bound=Operation)
 
@@ -89,7 +90,7 @@ class ForwardPass(Record, eq=False):
     @cached_property
     def over_prompts(self) -> bool:
         """Tell whether parts of prompts are among its tokens."""
-        return bool(self.those(PrefillAttention) or self.those(PrefillRecurrence))
+        return any(self.those(kind) for kind in (PrefillAttention, PrefillRecurrence, PrefillSparse))
 
     @property
     def tokens(self) -> int:

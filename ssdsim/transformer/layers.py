@@ -8,6 +8,7 @@ from ssdsim.base.card import Card
 from ssdsim.transformer.operations import DTYPE_BYTES, Collective, Elementwise, Gemm, Operation
 from ssdsim.transformer.recurrences import Rule, StateDtype
 from ssdsim.transformer.routing import OVERLAP, SKEW
+from ssdsim.transformer.sparse import key_bytes
 
 Loop = Literal["none", "markov", "selector", "gru"]
 """``none``: each position's likeliest token (DFlash). ``markov``: a row of W1 for the token before, times W2 (r x V),
@@ -124,6 +125,29 @@ class Latent(Card):
     def cached(self) -> int:
         """Values that a token adds to a layer's cache."""
         return self.rank + self.rope_dim
+
+
+class Sparse(Card):
+    """DeepSeek sparse attention over a latent cache: each query attends to the ``chosen`` tokens that score best.
+
+    An indexer of ``heads`` of ``dim`` values scores all tokens, in ``layers`` of the model's layers; the others attend
+    to what the last one of these chose. Its keys are cached, and every device holds all of it.
+    """
+
+    heads: Size
+    dim: Size
+    chosen: Size
+    layers: Size
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of keys that a token adds to a layer's cache."""
+        return key_bytes(self.dim)
+
+    @property
+    def small_columns(self) -> int:
+        """Columns of the matrices that make keys and the heads' weights, which stay in 16 bits."""
+        return self.dim + self.heads
 
 
 class SlidingWindow(Card):

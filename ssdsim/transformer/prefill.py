@@ -13,6 +13,7 @@ from ssdsim.transformer.layers import Latent
 from ssdsim.transformer.operations import Attention, LatentAttention, Operation, PrefillAttention
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
 from ssdsim.transformer.shard import Block
+from ssdsim.transformer.sparse import Indexer, SparseAttention, over_prompts
 
 
 @lru_cache(maxsize=4096)
@@ -49,6 +50,8 @@ def of_prompts(op: Operation, latent: Latent | None, tokens: int, prefix: int = 
             return PrefillRecurrence(op.name, op.batch, tokens, *heads, op.rule, op.dtype, op.state_dtype)
         case Convolution():
             return replace(op, queries=tokens)
+        case Indexer() | SparseAttention():
+            return over_prompts(op, tokens, prefix)
         case _:
             return op
 
@@ -80,7 +83,7 @@ def mixed_pass(
     heads = forward_pass(card, batch=batch * queries + len(chunks), context=context, **shared)
 
     def each(op: Operation) -> Iterator[Operation]:
-        if not isinstance(op, Attention | LatentAttention | RecurrentStep | Convolution):
+        if not isinstance(op, Attention | LatentAttention | Indexer | SparseAttention | RecurrentStep | Convolution):
             yield op
             return
         if batch:

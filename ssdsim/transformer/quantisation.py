@@ -60,7 +60,10 @@ _PLACES = {
     "qwen2_moe": replace(_USUAL, shared="mlp.shared_expert"),
     "llama4": replace(_USUAL, shared="feed_forward.shared_expert", experts="feed_forward.experts.0.gate_proj"),
     **dict.fromkeys(("mixtral", "minimax_m2"), _BLOCK_SPARSE),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2"), replace(_USUAL, attention=_LATENT_ATTENTION)),
+    **dict.fromkeys(
+        ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2"),
+        replace(_USUAL, attention=_LATENT_ATTENTION),
+    ),
     "qwen3_5": _QWEN,
     "qwen3_next": replace(_QWEN, recurrent=("linear_attn.in_proj_qkvz", "linear_attn.out_proj")),
     "kimi_linear": replace(

@@ -9,7 +9,7 @@ from functools import lru_cache
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.layers import Experts, Head, Latent, Recurrent, loop_operations
+from ssdsim.transformer.layers import Experts, Head, Latent, Recurrent, Sparse, loop_operations
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
     Attention,
@@ -23,6 +23,7 @@ from ssdsim.transformer.operations import (
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.recurrences import Convolution, RecurrentStep, StateKeeping
 from ssdsim.transformer.routing import busiest_over_mean, devices_of_a_token, distinct_experts
+from ssdsim.transformer.sparse import Indexer, SparseAttention
 
 MOST_DEVICES = 32
 """The most devices that are proposed to share a model."""
@@ -187,7 +188,10 @@ class Shard(Record):
         if card.recurrent is not None:
             yield self._recurrence(card.recurrent), card.recurrent.layers
         if card.latent is not None:
-            yield self._latent_attention(card.latent), full
+            indexed = card.sparse.layers if card.sparse else full
+            yield self._latent_attention(card.latent, card.sparse), indexed
+            if indexed < full:
+                yield self._latent_attention(card.latent, card.sparse, reuses=True), full - indexed
             return
         if full:
             projected = 1 if card.keys_are_values else 2
@@ -243,8 +247,13 @@ class Shard(Record):
             *self._all_reduce("cross_all_reduce"),
         ]
 
-    def _latent_attention(self, latent: Latent) -> tuple[Operation, ...]:
-        """Attention over a latent, which decoding reads: heads' own projections are part of queries and outputs."""
+    def _latent_attention(
+        self, latent: Latent, sparse: Sparse | None = None, reuses: bool = False
+    ) -> tuple[Operation, ...]:
+        """Attention over a latent, which decoding reads: heads' own projections are part of queries and outputs.
+
+        Where it is ``sparse``, an indexer chooses of it, or a layer ``reuses`` what another one chose.
+        """
         hidden, heads = self.card.hidden_size, self.card.heads // self.tp
         weights, dtype = self.precision.attention, self.precision.activations
         q_out = heads * (latent.nope_dim + latent.rope_dim)
@@ -261,11 +270,21 @@ class Shard(Record):
             self._elementwise("latent_norm", 4 * small),
             self._elementwise("rotary", 2 * heads * latent.rope_dim + 4 * latent.cached),
             self._gemm("kv_up", heads * (latent.nope_dim + latent.value_dim), latent.rank, weights),
-            LatentAttention(
+        ]
+        if sparse is not None and not reuses:
+            ops += self._indexer(sparse, latent.query_rank or hidden)
+        projections = "" if weights == dtype else weights
+        if sparse is not None:
+            attention: Operation = SparseAttention(
+                "sparse_attention", self.batch, self.queries, self.context, sparse.chosen, heads, latent.rank,
+                latent.rope_dim, dtype, self._kv_dtype, projections,
+            )  # fmt: skip
+        else:
+            attention = LatentAttention(
                 "attention", self.batch, self.queries, self.context, heads, latent.rank, latent.rope_dim, dtype,
-                self.masked, self._kv_dtype, "" if weights == dtype else weights,
-            ),
-        ]  # fmt: skip
+                self.masked, self._kv_dtype, projections,
+            )  # fmt: skip
+        ops.append(attention)
         if self.card.attention_gate:
             ops.append(self._elementwise("attention_gate", 3 * heads * latent.value_dim))
         ops += [
@@ -273,6 +292,16 @@ class Shard(Record):
             *self._all_reduce("attention_all_reduce"),
         ]
         return tuple(ops)
+
+    def _indexer(self, sparse: Sparse, query_rank: int) -> list[Operation]:
+        """Scores and a choice; every device makes them whole."""
+        weights, dtype = self.precision.attention, self.precision.activations
+        seen = self.batch, self.queries, self.context, sparse.heads, sparse.dim, sparse.chosen
+        return [
+            self._gemm("index_queries", sparse.heads * sparse.dim, query_rank, weights),
+            self._gemm("index_keys", sparse.small_columns, self.card.hidden_size, dtype),
+            Indexer("indexer", *seen, dtype, "" if weights == dtype else weights),
+        ]
 
     def _recurrence(self, whole: Recurrent) -> tuple[Operation, ...]:
         """A recurrence; branches of a tree have states of their own, which begin as their parents': a sequence each."""

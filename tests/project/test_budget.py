@@ -19,8 +19,9 @@ BUDGETS = {
     "ssdsim/base": (2_430, 21),
     # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
     "ssdsim/cli": (4_760, 29),
-    # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
-    "ssdsim/hardware": (4_210, 19),
+    # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack; names of GPUs, what attention reads at best, errors by region, who speaks for small messages.
+    # Sparse attention: an indexer, and attention to what it chose.
+    "ssdsim/hardware": (4_440, 20),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors.
     "ssdsim/pricing": (1_956, 9),
@@ -41,20 +42,22 @@ BUDGETS = {
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     "ssdsim/tokens": (3_310, 21),
     # Names of checkpoints, activations of a device; a GRU after a block.
-    "ssdsim/transformer": (3_410, 16),
+    # Sparse attention's operations, over prompts too, and its cache.
+    "ssdsim/transformer": (3_720, 17),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_390, 7),
     # First screens of bench, fit and measure, and what comes after a calibration; a plan as data.
     "calibration/cli": (2_480, 13),
-    # Links by what nvidia-smi says of pairs, runs on other devices told apart.
-    "calibration/importers": (2_540, 14),
+    # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention.
+    "calibration/importers": (2_670, 15),
     # What other programs take of the cores.
     "calibration/machine": (2_360, 14),
     "calibration/pairs": (3_490, 18),
     # Versions, mixed passes; which rows tell a number, and where a fit ends.
     "calibration/runtimes": (1_130, 5),
     # What a calibration is for where nobody says it; whether the latency was timed.
-    "calibration/timings": (3_420, 21),
+    # Blocks of sparse attention.
+    "calibration/timings": (3_560, 22),
     # Runs as the profile was calibrated; a hit law of all pairs, trees of tables, batches; trees that no guesses make.
     "calibration/validation": (3_020, 13),
 }

@@ -96,7 +96,8 @@ def provenance(request: SearchRequest) -> list[dict[str, str]]:
     most = max(request.searched[TARGET.option] or ())
     exchanges = options["attention"] == DATA_PARALLEL
     rules = {card.recurrent.rule for card in cards if card.recurrent}
-    read = (any(card.experts for card in cards), any(card.window for card in cards), exchanges, rules)
+    kinds = any(card.experts for card in cards), any(card.window for card in cards)
+    read = (*kinds, exchanges, rules, any(card.sparse for card in cards))
     return [{"profile": name, "summary": provenance_summary(p, dtypes, most, *read)} for name, p in profiles.items()]
 
 

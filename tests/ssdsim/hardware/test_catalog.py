@@ -98,7 +98,7 @@ def test_a_hugging_face_folder_or_file_is_a_card(tmp_path: Path) -> None:
     ("changes", "why"),
     [
         ({"model_type": "nemotron_h"}, "nemotron_h has 32 layers and says the types of 0"),
-        ({"model_type": "deepseek_v32"}, "'deepseek_v32' is not supported; did you mean 'deepseek_v3'"),
+        ({"model_type": "deepseek_v33"}, "'deepseek_v33' is not supported; did you mean 'deepseek_v3"),
         ({"model_type": "deepseek_v3", "index_topk": 2048}, "attends to a sparse choice of tokens"),
         ({"model_type": "gemma4_text", "num_kv_shared_layers": 20}, "shares caches between layers"),
         ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quant_method 'bitsandbytes' is not supported"),

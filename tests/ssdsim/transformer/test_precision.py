@@ -178,10 +178,10 @@ def test_what_makes_latents_lies_on_every_device_whole() -> None:
     """As engines load it, and as it is run: a shard of DeepSeek R1's ``qkv_down`` has all its rows."""
     card = find_transformer("deepseek-r1")
     made = 61 * 7168 * (512 + 64 + 1536)
-    assert card.whole_parameters == {"attention": made, "mlp": 0}
+    assert card.whole_parameters == {"attention": made, "mlp": 0, "activations": 0}
     assert 61 * run_of(card)["qkv_down"] == made
     head = eagle_head(find_transformer("llama-3.1-8b"))
-    assert head.whole_parameters == {"attention": 0, "mlp": run_of(head)["fc"]}
+    assert head.whole_parameters == {"attention": 0, "mlp": run_of(head)["fc"], "activations": 0}
 
 
 def run_of(card: Transformer) -> dict[str, int]:

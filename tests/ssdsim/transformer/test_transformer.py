@@ -35,6 +35,8 @@ PARAMETERS = {
 MIXTURES = {
     "deepseek-r1": 671.0,
     "deepseek-v3": 671.0,
+    "deepseek-v3.2": 671.9,  # 671 and indexers
+    "glm-5.2": 743.4,
     "gpt-oss-120b": 116.8,
     "gpt-oss-20b": 20.9,
     "llama-4-scout": 107.8,  # 109 with what sees

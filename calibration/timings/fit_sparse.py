@@ -1,0 +1,144 @@
+"""Fit sparse attention: the kernel of the indexer's scores, and whole blocks of indexer, choice and attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.optimize import least_squares, nnls
+
+from calibration.timings.fit import hold_out, report, significant
+from calibration.timings.fit_roofline import domain_of, those
+from ssdsim.base.checks import Array
+from ssdsim.hardware.latent import smooth_maximum
+from ssdsim.hardware.profile import REACHED, Device
+from ssdsim.hardware.sparse import INDEXER_SHARES, IndexerCosts, IndexerModel, SparseCosts, SparseModel
+from ssdsim.transformer.sparse import KEY_DTYPE
+
+Rows = Mapping[str, Array]
+_LARGE = 0.05  # relative error from which on a row weighs less
+_ROUNDS = 8  # of weighing anew
+
+# the kernel of scores: a launch, a token's, bandwidth and peak as shares of the device's, sharpness
+_KERNEL_START = (3e-6, 1e-8, 1.0, 0.5, 2.0)
+_KERNEL_LEAST = (1e-7, 1e-12, 0.05, 0.02, 1.0)
+_KERNEL_MOST = (1e-4, 1e-6, 10.0, 1.0, 12.0)
+
+
+def fit_indexer_kernel(rows: Rows, device: Device) -> tuple[float, float]:
+    """The share of the peak that the kernel of scores multiplies at, and the sharpness of its maximum with reading.
+
+    A table repeats it on one buffer, so the bandwidth that it has is a cache's, and is not kept.
+    """
+    most = device.memory_bandwidth, device.peak_flops[KEY_DTYPE]
+
+    def residuals(logs: Array) -> Array:
+        launch_s, token_s, bandwidth, peak, sharpness = np.exp(logs)
+        reading, multiplying = rows["key_bytes"] / (bandwidth * most[0]), rows["flops"] / (peak * most[1])
+        own = launch_s + token_s * rows["tokens"] + smooth_maximum(reading, multiplying, sharpness)
+        return np.asarray(np.log(own / rows["seconds"]))
+
+    start, least, bound = map(np.log, (_KERNEL_START, _KERNEL_LEAST, _KERNEL_MOST))
+    fitted = least_squares(residuals, start, loss="soft_l1", f_scale=_LARGE, bounds=(least, bound))
+    return float(np.exp(fitted.x[3])), float(np.exp(fitted.x[4]))
+
+
+_INDEXER = ("launch_s", "per_token_s", "choose_s", "per_choice_s", "per_score_s")
+_ATTENTION = ("launch_s", "per_doubling_s", "per_token_s", "per_row_s", "per_seen_s", "of_gathered", "of_flops")
+
+
+def fit_sparse(
+    by_cache: Mapping[str, Rows], kernel: tuple[float, float] | None, source: str, device: Device
+) -> tuple[IndexerModel, dict[str, SparseModel]]:
+    """The model of an indexer, and of attention for each dtype of the cache, from whole blocks beside one format.
+
+    Errors are those of whole held-out blocks: parts are not timed apart, and nobody waits for one alone.
+    """
+    rates = _rates(kernel, device)
+    held = {kept: hold_out(len(rows["seconds"])) for kept, rows in by_cache.items()}
+    seen = {kept: those(rows, ~held[kept]) for kept, rows in by_cache.items()}
+    trained, whole = _solved(seen, rates), _solved(by_cache, rates)
+    reports = {}
+    for kept, rows in by_cache.items():
+        unseen = those(rows, held[kept])
+        predicted = _predicted(unseen, trained[0], trained[1][kept])
+        count = len(_INDEXER) + len(_ATTENTION)
+        reports[kept] = report(unseen["seconds"], predicted, int(np.sum(~held[kept])), count)
+    worst = max(reports.values(), key=lambda each: each.log_sd)
+    rows = {name: np.concatenate([each[name] for each in by_cache.values()]) for name in next(iter(by_cache.values()))}
+    indexed = those({**rows, "index": rows["indexed"]}, rows["indexed"] > 0)
+    variables = {"tokens": indexed["tokens"], "context": indexed["context"], "heads": indexed["indexer_heads"]}
+    indexer = IndexerModel(source=source, domain=domain_of(variables), report=worst, costs=whole[0])
+    return indexer, {
+        kept: SparseModel(
+            source=source,
+            domain=domain_of({name: by_cache[kept][name] for name in SparseModel.dimensions}),
+            report=reports[kept],
+            costs=costs,
+        )
+        for kept, costs in whole[1].items()
+    }
+
+
+def _rates(kernel: tuple[float, float] | None, device: Device) -> IndexerCosts:
+    """The rates of an indexer: keys that no cache holds are read as fast as memory gives them."""
+    share, sharpness = kernel or (INDEXER_SHARES.peak_flops, INDEXER_SHARES.sharpness)
+    return INDEXER_SHARES.changed(
+        bandwidth=significant(REACHED * device.memory_bandwidth),
+        peak_flops=significant(share * device.peak_flops[KEY_DTYPE]),
+        sharpness=significant(sharpness),
+    )
+
+
+def _predicted(rows: Rows, indexer: IndexerCosts, attention: SparseCosts) -> Array:
+    chooses = rows["context"] > rows["seen"]
+    of_indexer = indexer.seconds(rows["tokens"], chooses, rows["scores"], rows["key_bytes"], rows["index_flops"])
+    of_attention = attention.seconds(rows["tokens"], rows["heads"], rows["seen"], rows["gathered_bytes"], rows["flops"])
+    return np.asarray(rows["products_s"] + rows["indexed"] * of_indexer + of_attention)
+
+
+def _solved(by_cache: Mapping[str, Rows], rates: IndexerCosts) -> tuple[IndexerCosts, dict[str, SparseCosts]]:
+    """Costs of least relative errors, none below nothing; large errors weigh less (a robust fit, weighed anew)."""
+    caches, known, own_count = list(by_cache), len(_INDEXER), len(_ATTENTION)
+    all_columns, all_targets, all_seconds = [], [], []
+    told = any(np.any(rows["indexed"] == 0.0) for rows in by_cache.values())
+    for place, rows in enumerate(by_cache.values()):
+        chooses, tokens, indexed = rows["context"] > rows["seen"], rows["tokens"], rows["indexed"]
+        of_scores = smooth_maximum(
+            rows["key_bytes"] / rates.bandwidth, rows["index_flops"] / rates.peak_flops, rates.sharpness
+        )
+        target = rows["seconds"] - rows["products_s"] - indexed * of_scores
+        launch = indexed if told else 0.0 * indexed
+        of_choice = indexed * chooses
+        indexer = [launch, launch * tokens, of_choice, of_choice * tokens, of_choice * rows["scores"]]
+        if not told:
+            target = target - indexed * (rates.launch_s + rates.per_token_s * tokens)
+        own = [np.ones_like(tokens), np.log2(tokens), tokens, tokens * rows["heads"]]
+        own += [rows["seen"], rows["gathered_bytes"], rows["flops"]]
+        others = [np.zeros_like(tokens)] * len(own)
+        blocks = [own if place == n else others for n in range(len(caches))]
+        all_columns.append(np.stack([*indexer, *(column for each in blocks for column in each)], axis=1))
+        all_targets.append(target)
+        all_seconds.append(rows["seconds"])
+    columns, target, seconds = map(np.concatenate, (all_columns, all_targets, all_seconds))
+    scale = np.maximum(np.abs(columns / seconds[:, None]).max(axis=0), 1e-30)
+    weights = np.ones_like(seconds)
+    for _ in range(_ROUNDS):
+        numbers, _ = nnls(columns / scale * (weights / seconds)[:, None], target * weights / seconds)
+        error = (columns @ (numbers / scale) - target) / seconds
+        weights = (1.0 + (error / _LARGE) ** 2) ** -0.25
+    numbers = [significant(value) for value in numbers / scale]
+    of_indexer = dict(zip(_INDEXER, numbers[:known], strict=True))
+    if not told:
+        of_indexer |= {"launch_s": rates.launch_s, "per_token_s": rates.per_token_s}
+    attention = {}
+    for place, kept in enumerate(caches):
+        *floor, of_gathered, of_flops = numbers[known + own_count * place : known + own_count * (place + 1)]
+        named = dict(zip(_ATTENTION, floor, strict=False))
+        attention[kept] = SparseCosts(**named, bandwidth=_rate(of_gathered), peak_flops=_rate(of_flops))
+    return rates.changed(**of_indexer), attention
+
+
+def _rate(seconds_each: float) -> float:
+    """What takes so long each, a second; of nothing, a rate that is never felt."""
+    return significant(1.0 / seconds_each) if seconds_each > 0.0 else 1e18
