@@ -127,10 +127,10 @@ SPARSE_SHARES: Mapping[bool, SparseCosts] = {
     True: in_order(SparseCosts, (6.5e-5, 2.8e-6, 4.8e-7, 3.2e-9, 1.2e-8, 1.12, 10.0)),
 }
 """Of devices on which none was timed: what an H100's tables ask for (vLLM 0.24.0), attention by whether the projections
-beside it are priced as block-scaled, which alone take longer than in a block. A rate is a share of the device's, above 1
-where a cache or other work hides it. An H100's whole blocks so scaled miss those of an H200 and a B200 by medians of 3.9
-and 4.3 %, beside block-scaled projections by 4.4 and 18 %. An indexer's launch is what SGLang 0.5.14 takes longer for a
-GLM-5 block with one than without, on an H100 and a B200."""
+beside it are priced as block-scaled, which alone take longer than in a block. A rate is a share of the device's, above
+1 where a cache or other work hides it. An H100's whole blocks so scaled miss those of an H200 and a B200 by medians of
+3.9 and 4.3 %, beside block-scaled projections by 4.4 and 18 %. An indexer's launch is what SGLang 0.5.14 takes longer
+for a GLM-5 block with one than without, on an H100 and a B200."""
 
 Model = TypeVar("Model", bound=TimingModel)
 

@@ -19,7 +19,7 @@ BUDGETS = {
     "ssdsim/base": (2_430, 21),
     # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
     "ssdsim/cli": (4_760, 29),
-    # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack; names of GPUs, what attention reads at best, errors by region, who speaks for small messages.
+    # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # Sparse attention: an indexer, and attention to what it chose.
     "ssdsim/hardware": (4_440, 20),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
