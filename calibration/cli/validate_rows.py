@@ -77,8 +77,8 @@ def command(
 def _keep(folder: Path, validated_rows: ValidatedRows) -> None:
     """Keep what ``ssdsim report`` shows; a run that lies in the folder keeps its config."""
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / CONFIG).exists():
-        (folder / CONFIG).write_text(_CONFIG, encoding="utf-8")
+    if not (folder / CONFIG).exists() or not (folder / CONFIG).stat().st_size:
+        write_whole(folder / CONFIG, _CONFIG)
     write_whole(folder / MEASURED, json.dumps(validated_rows.as_json(), indent=1, allow_nan=False) + "\n")
 
 

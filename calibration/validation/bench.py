@@ -203,10 +203,17 @@ def check_runs(names: Sequence[str], grid: Iterable[GridPoint], target_ranks: in
                 raise InputError(f"--strategies: {strategy.title} cannot run here: {why}")
 
 
+def check_grid(bench: RoundsBench, grid: Sequence[GridPoint]) -> None:
+    """Raise :class:`InputError` for a point or a number format that cannot run here, before a file is written."""
+    executor_options([bench.configuration(point) for point in grid], bench.first_ranks["draft"], bench.dtype)
+
+
 def run_grid(
-    bench: RoundsBench, grid: Sequence[GridPoint], log: Path, progress: Progress, trace: Trace | None
+    bench: RoundsBench, grid: Sequence[GridPoint], log: Path, progress: Progress, trace: Path | None
 ) -> Iterator[list[RoundComparison]]:
     """Measure and predict every grid point, a list of comparisons each; done ones are read from ``log``.
+
+    The first one's ``trace`` is written before it is done: who is stopped in between measures it again.
 
     Strategies take turns within a repeat, so that a drift of the machine hits all alike; between any two runs the GEMMs
     of a layer are timed again and the profile's passes are scaled by how slow the machine is. No round enters any fit.
@@ -227,7 +234,10 @@ def run_grid(
                 yield done[point.key]
                 continue
             runs = _run(bench, configuration.scenarios, ranks)
-            compared = _compare(bench, point, configuration, runs, trace if index == 0 else None)
+            drawn = Trace("ssdsim validate") if trace and index == 0 else None
+            compared = _compare(bench, point, configuration, runs, drawn)
+            if drawn is not None and trace is not None and drawn.tracks:
+                drawn.save(trace)
             share = others.share()
             comparison = [replace(each, others=share) for each in compared]
             append_point(log, point, comparison)

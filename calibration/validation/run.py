@@ -14,9 +14,9 @@ from calibration.machine.drivers import torch_missing
 from calibration.timings.answer import calibrate_on
 from calibration.timings.setup import CalibrationOptions
 from calibration.validation.comparison import GRIDS, GridPoint, RoundComparison, grid_of
-from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import text, whole
 from ssdsim.base.errors import InputError
+from ssdsim.base.files import write_whole
 from ssdsim.base.kinds import OneOf, Text, Whole
 from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option import OptionRecord, option_field, options_of
@@ -186,9 +186,10 @@ class Real(OptionRecord):
             **picked(self, "target", "draft", "context", "dtype", "strategies"),
         )
         setup = timed.on(devices)
+        log.parent.mkdir(parents=True, exist_ok=True)
         done = calibrate_on(output, setup, minutes=_CALIBRATION_MINUTES, seed=self.seed, told=told)
         if done.interrupted:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(f"what was timed is kept beside {log}; run again to resume")
         return str(output)
 
 
@@ -239,7 +240,6 @@ def validate(
     if output.suffix == ".jsonl" and not output.parent.is_dir():
         raise InputError(f"-o '{output}' cannot be written: there is no folder {output.parent}")
     if output.suffix != ".jsonl":
-        output.mkdir(parents=True, exist_ok=True)
         log, where = output / VALIDATION, where or output / MEASURED_TRACE
     real.check()
     bench = real.bench(real.hardware or real.calibrated(log, told))
@@ -263,21 +263,22 @@ def _run(
     bench: RoundsBench, points: Sequence[GridPoint], log: Path, where: Path | None, told: ProgressFactory
 ) -> tuple[list[list[RoundComparison]], list[str]]:
     from calibration.machine.ranks import RankError
-    from calibration.validation.bench import run_grid
+    from calibration.validation.bench import check_grid, run_grid
 
+    check_grid(bench, points)
+    log.parent.mkdir(parents=True, exist_ok=True)
     if log.name == VALIDATION:
         _write_config(log.with_name(CONFIG), bench.options(points[0]))
-    trace = Trace("ssdsim validate") if where else None
     warnings = ["ranks share a device; predictions, for which each has its own, do not hold"] if bench.shared else []
     try:
         lock = log.with_name(f".{log.name}.lock")
         with locked(lock, log, "validation"), told("validate", "grid points") as progress:
-            listed = list(run_grid(bench, points, log, progress, trace))
+            listed = list(run_grid(bench, points, log, progress, where))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{log} keeps each grid point that is done; run again to resume") from None
     except RankError as error:
         raise InputError(f"{error}; what was measured is kept in {log}, run again to resume") from None
-    if trace is not None and where is not None and trace.tracks:
-        trace.save(where)
-    elif where is not None and not where.exists():
+    if where is not None and not where.exists():
         warnings.append("no trace: its point was measured by an earlier run; use another -o")
     return listed, warnings
 
@@ -286,9 +287,9 @@ def _write_config(path: Path, options: dict[str, object]) -> None:
     """Write the first grid point's scenario for the report; a sweep's own is left alone."""
     import tomli_w
 
-    if path.exists():
+    if path.exists() and path.stat().st_size:  # a kill of an earlier version could leave an empty one
         return
     names = names_in_folder(path.parent, (options.get(name) for name in files()))
     keep(path.parent, names)
     config = {"schema": 1, "verb": "validate", "options": renamed(options, names)}
-    path.write_text(tomli_w.dumps(config), encoding="utf-8")
+    write_whole(path, tomli_w.dumps(config))

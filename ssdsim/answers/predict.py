@@ -41,6 +41,8 @@ PredictSolver = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each
 _MOST_ROUNDS = {"mc": 2_000_000, "des": 100_000}
 """The longest run: where requests or durations differ much it ends here, with a wider interval, not after minutes."""
+_MOST_OF_A_SEQUENCE, _LEAST_ROUNDS = {"mc": 32_000_000, "des": 1_600_000}, 1000
+"""The same of all sequences together: a round of thousands takes as much longer."""
 DRAWS = 1000  # of the errors; the 95 % bounds then wander by a few percent of their width
 
 
@@ -235,10 +237,11 @@ def _simulate_all(
     )
     from ssdsim.answers.simulation.statistics import MOST_ROUNDS, InTurn
 
-    most = _MOST_ROUNDS[solver] if precision is None else MOST_ROUNDS
     estimates, errors, heard = {}, {}, InTurn(progress, len(scenarios))
     for at, (name, scenario) in enumerate(scenarios.items()):
-        how = precision or _PRECISION[solver]
+        how, most = precision or _PRECISION[solver], MOST_ROUNDS
+        if precision is None:
+            most = min(_MOST_ROUNDS[solver], max(_LEAST_ROUNDS, _MOST_OF_A_SEQUENCE[solver] // scenario.batch))
         run = simulate(scenario, solver=solver, precision=how, seed=seed, most=most, progress=heard.of(at))
         rate = run.tokens_per_second
         errors[name] = (rate.high - rate.low) / 2.0 / 1.96 / rate.value

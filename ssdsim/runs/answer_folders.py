@@ -13,7 +13,7 @@ import tomli_w
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.question.options import files
-from ssdsim.runs.layout import COMMAND, CONFIG, PARTS, RECOMMENDATION, REQUESTS, SERVING, locked
+from ssdsim.runs.layout import COMMAND, CONFIG, PARTS, RECOMMENDATION, REQUESTS, SERVING, locked_run
 from ssdsim.runs.named_files import keep, names_in_folder, renamed
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ def opened_for_serving(path: Path) -> Iterator[ServingFolder]:
         try:
             if (path / CONFIG).is_file() and not (path / SERVING).is_file():
                 raise InputError(f"{path}: holds another run; give another -o")
-            (path / PARTS).mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(path / PARTS / "lock", path, "serve"))
+            stack.enter_context(locked_run(path, "serve"))
         except OSError as error:
             raise InputError(f"{path}: cannot be used as a run folder ({error.strerror})") from None
         yield ServingFolder(path)

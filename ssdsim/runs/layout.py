@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,18 @@ REQUESTS = "requests.parquet"
 """A line a simulated request of ``ssdsim plan``."""
 
 
+def folder_within(run: Path, name: str) -> Path:
+    """The folder of that name in a run folder, made if it is not there.
+
+    Raises InputError where a link in the run folder leads out of it, since others' files would be written over.
+    """
+    folder = run / name
+    if not folder.resolve().is_relative_to(run.resolve()):
+        raise InputError(f"{folder}: is a link out of the run folder, in which nothing is written; remove it")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 @contextmanager
 def locked(lock: Path, path: Path, what: str) -> Iterator[None]:
     """Hold the file ``lock`` while ``what`` works at ``path``; the system frees it when the process dies.
@@ -45,3 +58,17 @@ def locked(lock: Path, path: Path, what: str) -> Iterator[None]:
             yield
     except Timeout:
         raise InputError(f"{path}: another {what} is at work in it; wait for it or give another -o") from None
+
+
+@contextmanager
+def locked_run(path: Path, what: str) -> Iterator[None]:
+    """Hold a run folder, made if it is not there; one that is refused before it keeps anything is taken away again."""
+    new = not path.exists()
+    with locked(folder_within(path, PARTS) / "lock", path, what):
+        new = new and [each.name for each in path.iterdir()] == [PARTS]
+        try:
+            yield
+        except InputError:
+            if new and not [*(path / PARTS).glob("[!l]*")]:
+                shutil.rmtree(path, ignore_errors=True)
+            raise

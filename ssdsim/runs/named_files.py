@@ -13,7 +13,7 @@ from ssdsim.base.files import replaced
 from ssdsim.hardware.catalog import own_profiles
 from ssdsim.hardware.runtime_catalog import SUFFIX
 from ssdsim.question.options import files
-from ssdsim.runs.layout import FILES
+from ssdsim.runs.layout import FILES, folder_within
 from ssdsim.transformer.huggingface import quantisation_file
 
 
@@ -52,7 +52,7 @@ def keep(folder: Path, names: Mapping[str, str]) -> None:
     for given, name in names.items():
         kept = folder / name
         if not kept.exists():
-            kept.parent.mkdir(parents=True, exist_ok=True)
+            folder_within(folder, str(Path(name).parent))
             file = file_of(given)
             # first what lies beside it and is part of what it says, since the file itself is what is looked for
             for source, copy in zip((*_beside(file), file), (*_beside(kept), kept), strict=True):

@@ -27,7 +27,7 @@ from ssdsim.base.files import write_whole
 from ssdsim.base.parquet import read_table, write_table, write_tables
 from ssdsim.base.record import Record
 from ssdsim.question.options import files
-from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS, locked
+from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS, locked_run
 from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed
 
 
@@ -137,11 +137,9 @@ class SweepPlan(Protocol):
 @contextmanager
 def opened(path: Path, plan: SweepPlan) -> Iterator[SweepFolder]:
     """Open the folder for ``plan``, for one process at a time."""
-    parts = path / PARTS
     with ExitStack() as stack:
         try:
-            parts.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(parts / "lock", path, "sweep"))
+            stack.enter_context(locked_run(path, "sweep"))
             folder = SweepFolder(path, plan)
         except OSError as error:
             raise InputError(f"{path}: cannot be used as a run folder ({error.strerror})") from None

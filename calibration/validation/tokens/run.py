@@ -176,7 +176,7 @@ def _keep(path: Path, bench: TokenBench, seconds: Mapping[str, Seconds], prompts
         "prompts": prompts,
         "seconds": seconds,
     }
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(document, indent=1) + "\n")
 
 
 _CALIBRATION, _RESULT = "steps.json", "tokens.json"

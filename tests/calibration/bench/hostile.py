@@ -49,13 +49,14 @@ def unpacks() -> Parts:
 
 
 class Hostile(ThreadingTCPServer):
-    """``answers`` are those of each path; ``sent`` counts the bytes that it could get rid of."""
+    """``answers`` are those of each path; ``sent`` counts bytes that it got rid of, ``asked`` are all paths."""
 
     daemon_threads = False
 
     def __init__(self, answers: Mapping[str, Callable[[], Parts]]) -> None:
         self.answers = {"/v1/models": lambda: page(MODELS)} | dict(answers)
         self.sent = 0
+        self.asked: list[str] = []
         super().__init__(("127.0.0.1", 0), _Connection)
 
     @property
@@ -74,6 +75,7 @@ class _Connection(StreamRequestHandler):
 
     def answer(self) -> None:
         path, length = (self.rfile.readline().decode().split() or ["", ""])[1], 0
+        self.server.asked.append(path)
         while line := self.rfile.readline().strip().lower():
             if line.startswith(b"content-length:"):
                 length = int(line.partition(b":")[2])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from calibration.pairs.measure.models import load_model
 from ssdsim.base.errors import InputError
+from tests.calibration.bench.hostile import hostile
+from tests.refusals import assert_refused
 
 WEIGHTS = "model.safetensors"
 
@@ -99,7 +103,16 @@ def test_code_in_a_folder_never_runs(folder: Path, monkeypatch: pytest.MonkeyPat
     assert not ran.exists()
 
 
-def test_an_id_that_is_not_in_the_cache_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    with pytest.raises(InputError, match="not a model that transformers can load"):
-        load_model("nobody-here/no-such-model", "float32", "cpu")
+@pytest.mark.long
+def test_an_id_that_is_not_in_the_cache_is_not_asked_for(tmp_path: Path) -> None:
+    """In a process of its own: huggingface_hub asks of its own accord where nobody tells it to be offline."""
+    with hostile() as hub:
+        environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
+        environment |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path)}
+        words = ("measure", "--target", "nobody-here/no-such-model", "--draft", "nobody-here/none", "-o", "pair.json")
+        (tmp_path / "prompts.jsonl").write_text(json.dumps({"prompt": "one"}) + "\n")
+        words += ("--prompts", "prompts.jsonl")
+        command = [sys.executable, "-m", "ssdsim", *words]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert_refused(done, "nobody-here/no-such-model")
+    assert hub.asked == []

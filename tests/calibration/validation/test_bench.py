@@ -15,10 +15,11 @@ from calibration.machine.executor.plan import Event, Timeline
 from calibration.machine.inventory import device_names
 from calibration.validation.bench import RoundsBench, check_profile, check_runs, run_grid, spent_s
 from calibration.validation.comparison import GRIDS, GridPoint, interval, speedups
+from calibration.validation.run import _run
 from site_generator.json_reference import undescribed
 from ssdsim import strategies
-from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import nobody
 from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import load_profile
@@ -96,8 +97,10 @@ def test_any_strategy_is_measured_predicted_and_held_against_its_rival(
     calibration: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PEARL, "rival", "ar")
-    here, trace = bench(str(calibration / "validation-profile.json"), "float32"), Trace()
-    (compared,) = run_grid(here, [POINT], tmp_path / "log.jsonl", lambda done, total: None, trace)
+    here, trace = bench(str(calibration / "validation-profile.json"), "float32"), tmp_path / "trace.json"
+    ran = run_grid(here, [POINT, POINT], tmp_path / "log.jsonl", lambda done, total: None, trace)
+    compared = next(ran)
+    ran.close()  # as Ctrl-C does, after the first of several points
     assert [(c.strategy, c.devices) for c in compared] == [("ar", (1, 0)), ("pearl", (1, 1))]
     for c in compared:  # parts lie between marks of the round, which is timed around them: other work may come between
         assert set(c.parts) <= set(PARTS)
@@ -106,7 +109,8 @@ def test_any_strategy_is_measured_predicted_and_held_against_its_rival(
         assert sum(predicted for _, predicted in c.parts.values()) == pytest.approx(c.predicted_s, rel=1e-3)
         assert c.parts["verify"][0] > 0.0
     assert [each[:2] for each in speedups(compared)] == [("pearl", "ar")]
-    assert {track for track in trace.tracks if track.startswith("measured")} == {
+    named = [event for event in json.loads(trace.read_text())["traceEvents"] if event["name"] == "thread_name"]
+    assert {event["args"]["name"] for event in named if event["args"]["name"].startswith("measured")} == {
         *("measured PEARL target 0 (cpu:0)", "measured PEARL draft (cpu:1)"),
     }
     monkeypatch.setattr("calibration.validation.bench.Ranks", None)  # nothing is left to run
@@ -228,3 +232,16 @@ def test_a_validation_keeps_its_points_shows_both_traces_and_judges(
     assert json.loads(again.stdout)["comparisons"] == answer["comparisons"]
     shown = report(run)
     assert {"validation", "timeline"} <= {figure.key for figure in shown.figures}
+
+
+def test_ctrl_c_says_what_is_kept_and_the_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> Iterator[None]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr("calibration.validation.bench.run_grid", interrupted)
+    (tmp_path / "config.toml").touch()  # which a kill of an earlier version left
+    log = tmp_path / "validation.jsonl"
+    with pytest.raises(KeyboardInterrupt, match=r"validation\.jsonl keeps each grid point"):
+        _run(bench(), [POINT], log, None, nobody)
+    assert "verb" in (tmp_path / "config.toml").read_text()

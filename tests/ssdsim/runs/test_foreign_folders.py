@@ -20,8 +20,10 @@ from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import replaced, write_whole
 from ssdsim.base.parquet import read_table, write_table
+from ssdsim.hardware.catalog import TRANSFORMERS
 from ssdsim.reports.build import report
-from tests.refusals import refused
+from tests.refusals import assert_refused, refused
+from tests.ssdsim.cli.in_process import asked
 
 
 def test_a_link_beside_a_file_is_not_followed(tmp_path: Path) -> None:
@@ -33,6 +35,44 @@ def test_a_link_beside_a_file_is_not_followed(tmp_path: Path) -> None:
     write_whole(tmp_path / "report.html", "<html>")
     assert (tmp_path / "report.html").read_text() == "<html>"
     assert precious.read_text() == "kept"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("verb", ["sweep", "plan", "recommend"])
+def test_a_link_in_a_run_folder_leads_nobody_out_of_it(verb: str, tmp_path: Path) -> None:
+    """``parts/`` of a folder of others would be written to, or ``files/``, wherever it leads."""
+    elsewhere, run = tmp_path / "elsewhere", tmp_path / "run"
+    elsewhere.mkdir()
+    run.mkdir()
+    card = tmp_path / "mine.toml"
+    card.write_text(TRANSFORMERS.files["llama-3.1-8b"].read_text())
+    (run / ("files" if verb == "recommend" else "parts")).symlink_to(elsewhere)
+    words = {
+        "sweep": ("--t-sd", "0.2", "--b", "1,2"),
+        "plan": ("--target", "llama-3.1-8b", "--hardware", "h100-sxm", "--rate", "1"),
+        "recommend": ("--target", str(card), "--hardware", "h100-sxm", "--gpus", "2"),
+    }
+    assert_refused(asked(verb, *words[verb], "-o", str(run), "--quiet"), "link")
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sweep", "--t-sd", "0.2", "--b", "1,2", "--alpha", "2"),
+        ("sweep", "--t-sd", "0.2", "--b", "1", "--draft-gpus", "9"),
+        ("plan", "--target", "no-such-model", "--hardware", "h100-sxm", "--rate", "1"),
+        ("validate", "run", "--grid", "single", "--hardware", "h100-sxm"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_is_refused_leaves_no_folder(words: tuple[str, ...], tmp_path: Path) -> None:
+    """The next one, put right, was told that there is another run."""
+    assert_refused(asked(*words, "-o", str(tmp_path / "run")))
+    assert [*tmp_path.iterdir()] == []
+    (tmp_path / "run").mkdir()
+    assert_refused(asked(*words, "-o", str(tmp_path / "run")))
+    assert (tmp_path / "run").is_dir()
 
 
 def test_a_file_has_the_mode_of_any_new_file(tmp_path: Path) -> None:

@@ -40,6 +40,13 @@ def test_a_prediction_ends_by_itself_where_nobody_asked_for_a_precision(solver: 
     assert interval.low < exact.tokens_per_second < interval.high
 
 
+def test_a_large_batch_ends_as_soon_as_a_small_one() -> None:
+    """A round of 4,000 sequences takes as much longer: 132 s of a processor, and nothing was said."""
+    heard: list[tuple[float, int]] = []
+    predict(t_sd=0.2, b=4000, spread=1.0, strategies="ar,sd", progress=lambda *far: heard.append(far))
+    assert heard[-1] == (2 * 8000, 2 * 8000)
+
+
 def test_a_precision_that_is_asked_for_is_kept() -> None:
     tokens_per_second = simulate(scenario(output_tokens=64), solver="mc", precision=0.004).tokens_per_second
     assert (tokens_per_second.high - tokens_per_second.low) / 2.0 <= 0.004 * tokens_per_second.value
