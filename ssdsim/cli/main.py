@@ -168,14 +168,14 @@ def main() -> None:
     except ReaderLeftError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the last flush complains
         sys.exit(_READER_LEFT)
-    except (MemoryError, OSError, ImportError, RuntimeError) as error:
-        if (said := _of_the_machine(error)) is None:
-            raise
-        _fail(said)
     except (KeyboardInterrupt, click.Abort) as interrupt:
         kept = str(interrupt.__cause__ or interrupt)  # click makes an Abort of an interrupt
         click.echo(f"interrupted: {kept}" if kept else "interrupted", err=True)
         sys.exit(130)
+    except (MemoryError, OSError, ImportError, RuntimeError) as error:  # an Abort is a RuntimeError, too
+        if (said := _of_the_machine(error)) is None:
+            raise
+        _fail(said)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -50,6 +50,15 @@ def test_another_error_is_shown_whole(error: Exception, monkeypatch: pytest.Monk
         asked("predict", "--t-sd", "0.2")
 
 
+def test_an_interrupt_is_no_mistake_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: object, **options: object) -> None:
+        raise KeyboardInterrupt("the file has what is measured")
+
+    monkeypatch.setattr(predict, "predict", interrupted)
+    done = asked("predict", "--t-sd", "0.2")
+    assert (done.returncode, done.stderr.strip()) == (130, "interrupted: the file has what is measured")
+
+
 def test_a_number_of_thousands_of_digits_is_quoted_in_few() -> None:
     assert len(short_repr(10**5000)) < 60
     with refused("--b"):
