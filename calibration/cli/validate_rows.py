@@ -90,6 +90,8 @@ def _print(validated_rows: ValidatedRows) -> None:
     runs = ", ".join(f"{count} of {strategies.ALL.named(name).title}" for name, count in ran.items())
     echo(f"{rows} measured rows ({runs}); predicted with {with_each} {', '.join(runtimes_of(checked))}")
     out.print(_rows_table(checked))
+    taken = Counter((" and ".join(one.weights), one.cache) for one in {id(one.row): one for one in checked}.values())
+    echo(f"Taken: {'; '.join(f'weights in {own}, cache in {kv} ({count})' for (own, kv), count in taken.items())}.")
     out.print(_summaries_table(validated_rows.summaries))
     for one in validated_rows.overall:
         of = f"{one.value}: m" if validated_rows.several else "M"
@@ -99,6 +101,10 @@ def _print(validated_rows: ValidatedRows) -> None:
         )
     for told, count in Counter(one.assumed for one in checked if one.assumed).items():
         echo(f"{count} rows do not say all that they ran with; taken: {', '.join(told)}.")
+    others = Counter(one.row.engine for one in checked if one.row.engine not in ("", one.card.engine, one.card.name))
+    if others and not validated_rows.several:
+        whose = ", ".join(f"{engine} ({count})" for engine, count in others.items())
+        echo(f"Run by another engine than the card's: {whose}. --engine each takes each row's, fit runtime makes one.")
     for row in validated_rows.skipped:
         echo(f"skipped {row}", stderr=True)
 

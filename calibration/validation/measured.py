@@ -37,12 +37,13 @@ Chosen = Callable[[Row], Runtime]
 class Checked(Record):
     """A row, its prediction in the row's own metric, and the 95 % interval that the timings' errors give it.
 
-    ``error`` is of seconds, whatever the metric: above 0 the prediction is too slow. ``cache`` is the dtype taken for
-    the keys and values, ``assumed`` what the row does not say of its strategy.
+    ``error`` is of seconds, whatever the metric: above 0 the prediction is too slow. ``weights`` are the formats taken
+    for the layers, ``cache`` that of the keys and values, ``assumed`` what the row does not say of its strategy.
     """
 
     row: Row
     card: Runtime
+    weights: tuple[str, ...]
     cache: str
     predicted: float
     low: float
@@ -158,10 +159,12 @@ def _checked(row: Row, runtime: Runtime, errors: TimingErrors) -> Checked:
     work = work_of(row, runtime)
     cost = work.cost
     ends = sorted(value_of(row, float(end)) for end in bounds_95(work.sample(errors)))
+    kept = work.site.precision_of("target")
     return Checked(
         row=row,
         card=runtime,
-        cache=work.site.precision_of("target").kv,
+        weights=kept.formats_of_blocks,
+        cache=kept.kv,
         predicted=value_of(row, cost.seconds),
         low=ends[0],
         high=ends[1],

@@ -38,6 +38,7 @@ def row_of(facts: Facts, measured: RunSpeed, given: GivenColumns, where: str) ->
     if facts.stages != 1:
         raise InputError(f"{where}: ran in {facts.stages} pipeline stages, which are not modelled; there must be 1")
     name, card = held.model()
+    told = {"temperature": facts.temperature, **facts.options}
     columns = {
         "model": name,
         "hardware": held.hardware(),
@@ -49,7 +50,7 @@ def row_of(facts: Facts, measured: RunSpeed, given: GivenColumns, where: str) ->
         "engine_version": facts.engine_version,
         **held.speculation(),
         "strategy": facts.strategy,
-        **{name: held.agreed(name, value) for name, value in facts.options.items()},
+        **{name: held.agreed(name, value) for name, value in told.items()},
         **{name: given.get(name) for name in ("source", "series")},
         "metric": measured.metric,
         "value": measured.value,
@@ -116,6 +117,9 @@ _NAMED_SIZES = 1.35  # what a name rounds
 _MEAN = 1.5  # times apart that a mean by Little's law may be from what was meant
 _SHAPE = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size", "vocab_size")
 _GGUF = re.compile(r"(?i)\b(bf16|f16|f32|mxfp4|nvfp4|i?q(\d)(?:_\w+)?)\b")
+_QUANTS = re.compile(r"(?i)\bi?q\d")
+"""Words of llama.cpp, which are no format that is priced, but near one."""
+_ONE_WORD = {"float16": "bfloat16", "float8-block": "float8"}  # formats that a source's words do not tell apart
 _SIZE_IN_NAME = re.compile(r"(?i)(?<![\w.])(\d+(?:\.\d+)?)b(?![a-z0-9])")
 
 
@@ -199,7 +203,9 @@ class _Held(Record):
         nearest = said or min(_OF_BITS, key=lambda each: abs(8.0 * WEIGHT_BYTES[each] - bits))
         told = ", ".join(filter(None, [facts.weights, f"{bits:.1f} bits a weight"]))
         if given is not None:
-            if given != nearest and not _alike(_bits_of(str(given)) or bits, named or bits, _ROUGHLY):
+            kinds = {_ONE_WORD.get(each, each) for each in (said or str(given), str(given))}
+            other_kind = len(kinds) > 1 and not _QUANTS.search(facts.weights or "")
+            if given != nearest and (other_kind or not _alike(_bits_of(str(given)) or bits, named or bits, _ROUGHLY)):
                 raise self.contradicts(told, "dtype", f"give --dtype {nearest}, or --model of what was run")
             return str(given)
         if said is None and not _alike(8.0 * WEIGHT_BYTES[nearest], bits, _ROUGHLY):
@@ -291,7 +297,7 @@ class _Held(Record):
                 raise self.contradicts("the run did not speculate", "k", "leave --k out")
             return {}
         k, length = self.agreed("k", facts.k), self.agreed("acceptance_length", facts.acceptance_length)
-        if k is None and facts.acceptance_length is None:
+        if k is None and facts.acceptance_length is None and not facts.speculated:
             return {}
         if k is None:
             raise InputError(f"{where}: the run speculated, but not how many tokens a round; give them by --k")

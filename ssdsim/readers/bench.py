@@ -46,6 +46,14 @@ def number(record: JsonObject, key: str, where: str) -> float:
     return float(value)
 
 
+def as_number(text: str) -> Any:
+    """The number that a text is; else the text."""
+    try:
+        return int(text) if text.lstrip("-").isdecimal() else float(text)
+    except ValueError:
+        return text
+
+
 def part_of(record: JsonObject, key: str, where: str) -> JsonObject:
     """The object under ``key``."""
     value = record.get(key)

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ssdsim.readers.bench import as_number
+
 _HEADING = re.compile(r"= Serving Benchmark Result =")
 _LINE = re.compile(r"^[^\w\n]{0,4}([A-Z][^:\n]*?):[ \t]+([^\s:]+)[ \t]*$", re.M)
 _POSITION = re.compile(r"^[^\w\n]*Position \d+:[ \t]+([\d.]+)", re.M)
 _ARGUMENTS = re.compile(r"\bNamespace\(.*")
-_MODEL = re.compile(r"\bmodel='([^']+)'")
+_ARGUMENT = re.compile(r"\b(model|backend)='([^']+)'")
 _SHARED = {
     "Successful requests": "completed",
     "Benchmark duration (s)": "duration",
@@ -39,10 +41,11 @@ _SGLANG = {
 def vllm_reports(text: str, where: str) -> list[dict[str, Any]]:
     """Reports of ``vllm bench serve`` in a text."""
     found = []
-    for part, model in _parts(text):
+    for part, given in _parts(text):
         if _is_sglang(part):
             continue
-        record: dict[str, Any] = {"model_id": model, **_numbers(part, _SHARED | _VLLM)}
+        told = {"model_id": given.get("model"), "backend": given.get("backend")}
+        record: dict[str, Any] = told | _numbers(part, _SHARED | _VLLM)
         shares = [float(share) / 100.0 for share in _POSITION.findall(part)]
         found.append(record | ({"spec_decode_per_position_acceptance_rates": shares} if shares else {}))
     return found
@@ -54,14 +57,14 @@ def sglang_reports(text: str, where: str) -> list[dict[str, Any]]:
     return [{"total_output_tokens_retokenized": None, **report} for report in reports]
 
 
-def _parts(text: str) -> Iterator[tuple[str, str | None]]:
-    """Each report in a text, with the model that the command's arguments before it name."""
-    model = None
+def _parts(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Each report in a text, with the command's arguments before it."""
+    given: dict[str, str] = {}
     before, *reports = _HEADING.split(text)
     for part in reports:
-        if (arguments := _ARGUMENTS.findall(before)) and (named := _MODEL.search(arguments[-1])):
-            model = named[1]
-        yield part, model
+        if arguments := _ARGUMENTS.findall(before):
+            given = dict(_ARGUMENT.findall(arguments[-1]))
+        yield part, given
         before = part
 
 
@@ -72,11 +75,4 @@ def _is_sglang(part: str) -> bool:
 def _numbers(part: str, titles: dict[str, str]) -> dict[str, Any]:
     """The lines of a report that have a title, a number each where it is one; one that is not set is left out."""
     said = {titles[title]: value for title, value in _LINE.findall(part) if title in titles}
-    return {name: _number(value) for name, value in said.items() if value not in ("not", "None")}
-
-
-def _number(text: str) -> Any:
-    try:
-        return float(text) if "." in text else int(text)
-    except ValueError:
-        return text
+    return {name: as_number(value) for name, value in said.items() if value not in ("not", "None")}

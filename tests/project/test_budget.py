@@ -28,7 +28,7 @@ BUDGETS = {
     # Formats that names say, a name of a scenario, defaults of engines and profiles, an engine without C.
     "ssdsim/question": (4_080, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
-    "ssdsim/readers": (4_770, 30),
+    "ssdsim/readers": (4_780, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first.
     "ssdsim/reports": (5_560, 30),
     # What a look at a slot finds in the long run.
@@ -46,8 +46,8 @@ BUDGETS = {
     "ssdsim/transformer": (3_720, 17),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_390, 7),
-    # First screens of bench, fit and measure, and what comes after a calibration; a plan as data.
-    "calibration/cli": (2_480, 13),
+    # First screens of bench, fit and measure, and what comes after a calibration; a plan as data; what rows were taken for.
+    "calibration/cli": (2_490, 13),
     # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention.
     "calibration/importers": (2_670, 15),
     # What other programs take of the cores.

@@ -140,7 +140,7 @@ def read_aiperf(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
             )
         counts += own_counts
         notes += [f"{silent} records without statistics are left out"] if silent else []
-    engine = next((each for each in engines if each), None)
+    engine = ", ".join(dict.fromkeys(filter(None, engines)))
     notes += [f"the engine was {engine}"] if engine else []
     return EngineLog("aiperf", counts, notes=notes)
 

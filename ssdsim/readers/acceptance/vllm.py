@@ -86,11 +86,11 @@ def _one(source: Source, asked: ImportOptions) -> EngineLog:
 
 def _requests(records: Sequence[object], source: Source) -> EngineLog:
     answers: list[tuple[JsonObject, str]] = []
-    silent, target = 0, None
+    silent, targets = 0, dict[str, None]()
     for where, request in source.numbered("request", records):
         own = list(found_with(request, ("speculative_decoding", *STATISTICS)))
-        if isinstance(request, dict):
-            target = target or text_in(request.get("model"))
+        if isinstance(request, dict) and (target := text_in(request.get("model"))):
+            targets[target] = None
         statistic = [each.get("speculative_decoding", each) for each in own]
         answers += [(each, where) for each in statistic if isinstance(each, Mapping)]
         silent += bool(own) and not any(isinstance(each, Mapping) for each in statistic)
@@ -102,8 +102,10 @@ def _requests(records: Sequence[object], source: Source) -> EngineLog:
             f"{source.path}: no statistics of speculation in it (metrics.speculative_decoding); start vLLM with "
             "--per-request-spec-decode-metrics summary, and ask for one answer a request (n = 1)"
         )
+    if len(targets) > 1:
+        raise InputError(f"{source.path}: requests of {len(targets)} models ({', '.join(targets)}); a pair is of one")
     notes = [f"{silent} records without statistics (n above 1, or no drafts) are left out"] if silent else []
-    return EngineLog("vllm-requests", counts, Facts(model=target), notes=notes)
+    return EngineLog("vllm-requests", counts, Facts(model=next(iter(targets), None)), notes=notes)
 
 
 # the log

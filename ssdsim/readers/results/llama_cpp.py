@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from ssdsim.base.documents import parse_csv
-from ssdsim.readers.bench import Format, JsonObject, Run, has, number
+from ssdsim.readers.bench import Format, JsonObject, Run, as_number, has, number
 from ssdsim.readers.facts import Facts, RunSpeed
 
 _SHARD = re.compile(r"(?:-\d{5}-of-\d{5})?\.gguf$")
@@ -121,10 +121,7 @@ def _number(cell: str) -> Any:
     """``4.58 GiB`` in bytes, ``8.03 B`` as a number, a number as one; else the text."""
     if (amount := _AMOUNT.fullmatch(cell)) is not None:
         return float(amount[1]) * _UNITS[amount[2]]
-    try:
-        return int(cell) if re.fullmatch(r"-?\d+", cell) else float(cell)
-    except ValueError:
-        return cell
+    return as_number(cell)
 
 
 LLAMA_BENCH = Format("llama-bench", has("n_prompt", "n_gen", "avg_ns", "model_filename"), _runs, _tables)

@@ -93,12 +93,13 @@ def _speculated(run: RunMetrics, mode: list[str], before: str, model: str) -> di
     """The facts of a run of SD or SSD."""
     eagle = last_of(_EAGLE, before) is not None
     drafts = {"drafter": "eagle3"} if eagle else _draft(before, model)
-    options: dict[str, Any] = {"temperature": run.temperature}
+    options: dict[str, Any] = {}
     if run.p_hit is not None:
         outcomes = last_of(_OUTCOMES, before)  # whose spread is in the hits that were counted
         cached = {"f": run.fan_out} if outcomes is None else {"budget": int(outcomes)}
-        options |= {"p_hit": min(1.0, run.p_hit), "backup": "jit" if "JIT" in mode else "fast", **cached}
-    return {"k": run.k, "acceptance_length": run.length, "options": options, **drafts}
+        options = {"p_hit": min(1.0, run.p_hit), "backup": "jit" if "JIT" in mode else "fast", **cached}
+    told = {"k": run.k, "acceptance_length": run.length, "temperature": run.temperature}
+    return {**told, "options": options, **drafts}
 
 
 def _draft(before: str, model: str) -> dict[str, str | None]:

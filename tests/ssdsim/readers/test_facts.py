@@ -15,10 +15,13 @@ from typing import Any
 import pytest
 
 from ssdsim.base.errors import InputError
+from ssdsim.readers.agreement import row_of
+from ssdsim.readers.facts import Facts, RunSpeed
 from ssdsim.readers.priced_row import work_of
 from ssdsim.readers.result_files import formats, read_measured
 from ssdsim.readers.row import REQUIRED, Row
 from tests.refusals import refused
+from tests.ssdsim.cli.in_process import asked
 
 TOLD = sorted((Path(__file__).parent / "told").iterdir())
 FILES = {path.name: path for path in TOLD}
@@ -220,6 +223,12 @@ def test_what_is_not_the_gpus_own_row_is_refused(changed: dict[str, Any], said: 
     assert said in str(error.value)
 
 
+def test_the_screen_says_formats_and_engine_that_were_taken() -> None:
+    done = asked("validate", "rows", str(FILES["llama-bench.json"]))
+    assert "Taken: weights in int4, cache in float16 (1)." in done.stdout
+    assert "Run by another engine than the card's: llama.cpp (1)." in done.stdout
+
+
 # files of vLLM and SGLang
 
 
@@ -262,6 +271,29 @@ def test_a_served_name_says_the_format(owner: str, tmp_path: Path) -> None:
     path.write_text(written(record | {"model_id": "somebodys-own-32B"}))
     with refused("32 billion weights by its name", "--model says llama-3.1-8b"):
         read_measured(path, hardware="h100-sxm", drafter="eagle3", model="llama-3.1-8b")
+
+
+def test_a_console_report_of_another_server_is_that_servers(tmp_path: Path) -> None:
+    """Its backend stands among the command's arguments alone, and it was taken for vLLM's."""
+    printed = FILES["vllm bench serve.txt"].read_text().replace("backend='openai'", "backend='tgi'")
+    (tmp_path / "report.txt").write_text(printed)
+    assert read_measured(tmp_path / "report.txt", hardware="h100-sxm", drafter="eagle3")[0].engine == "tgi"
+
+
+@pytest.mark.parametrize(("format_", "way"), [("NVFP4", "--dtype says int4"), ("FP8", "--dtype says int8")])
+def test_formats_of_as_many_bits_are_not_one(format_: str, way: str, tmp_path: Path) -> None:
+    record, written = _record(FILES["trtllm-bench.json"].read_text())
+    record["engine"]["quantization"] = format_
+    (tmp_path / "report.json").write_text(written(record))
+    with refused(f"says {format_}", way):
+        read_measured(tmp_path / "report.json", hardware="h100-sxm", dtype=way.split()[-1])
+
+
+def test_a_run_that_speculated_and_says_not_how_is_asked_for_it() -> None:
+    """It was priced as AR."""
+    measured = RunSpeed("tpot_ms", 9.0, 100.0, 100.0)
+    with refused("speculated, but not how many tokens a round", "--k"):
+        row_of(Facts(batch=1, speculated=True), measured, {"model": "llama-3.1-8b", "hardware": "h100-sxm"}, "file")
 
 
 def test_a_row_of_csv_that_names_no_drafter_says_which_was_taken() -> None:

@@ -137,6 +137,13 @@ def test_models_and_temperature_of_a_log_are_held_against_what_is_given(tmp_path
         pair("ssd", SSD, tmp_path, PairLabels(temperature=0.0))
 
 
+def test_requests_of_several_models_are_no_pair(tmp_path: Path) -> None:
+    answers = [logs.vllm_response(request) for request in logs.requests(4, 20)]
+    answers[-1]["model"] = "small"
+    with refused("requests of 2 models (big, small)"):
+        pair("vllm", logs.lines_of(answers), tmp_path)
+
+
 REQUESTS = logs.requests(6, 20)
 SAMPLES: dict[str, list[str]] = {
     "vllm": [
