@@ -46,7 +46,7 @@ BUDGETS = {
     "ssdsim/transformer": (3_720, 17),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_390, 7),
-    # First screens of bench, fit and measure, and what comes after a calibration; a plan as data; what rows were taken for.
+    # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.
     "calibration/cli": (2_490, 13),
     # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention.
     "calibration/importers": (2_670, 15),
