@@ -49,7 +49,7 @@ def with_prompts(site: Site, verified: Pass, tokens: int, a_pass: float) -> list
         queries = decoded // site.batch
         of = {"batch": site.batch, "queries": queries, "context": site.context, **shared}
         forward = mixed_pass(site.target, chunks, **of)
-        return MixedPass("prompts", "target", forward, site.tp, site.profile, site.local_runtime, decoded)
+        return MixedPass("prompts", "target", forward, site.tp, site.profile, site.local_runtime, decoded=decoded)
 
     room = max(1, PASS_TOKENS - decoded)
     passes = [(mixed(*chunks), share) for chunks, share in _filled(tokens, room, a_pass)]

@@ -33,6 +33,7 @@ class Pass(Record):
     """A forward pass of one of the models on ``tp`` devices of a kind.
 
     ``name`` is what timelines and rooflines call it; ``cost`` what it takes in the runtime of the engine.
+    ``own_log_sd`` is an error besides the runtime's, of passes like it.
     """
 
     name: str
@@ -41,10 +42,14 @@ class Pass(Record):
     tp: int
     profile: HardwareProfile
     runtime: Runtime = KERNELS
+    own_log_sd: float = 0.0
 
     @cached_property
     def cost(self) -> Cost:
-        return cost_of_pass(self.forward, self.profile, self.runtime, self.model)
+        cost = cost_of_pass(self.forward, self.profile, self.runtime, self.model)
+        return (
+            cost.off_by(f"{self.model} over devices@{self.runtime.name}", self.own_log_sd) if self.own_log_sd else cost
+        )
 
     @property
     def key(self) -> PassKey:

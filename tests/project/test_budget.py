@@ -23,8 +23,8 @@ BUDGETS = {
     # Sparse attention: an indexer, and attention to what it chose.
     "ssdsim/hardware": (4_440, 20),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
-    # what memory and arithmetic leave of an engine's factors.
-    "ssdsim/pricing": (1_956, 9),
+    # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
+    "ssdsim/pricing": (1_970, 9),
     # Formats that names say, a name of a scenario, defaults of engines and profiles, an engine without C.
     "ssdsim/question": (4_080, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.

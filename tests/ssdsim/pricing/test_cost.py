@@ -259,3 +259,17 @@ def test_passes_of_one_name_drift_apart_where_rounds_differ_in_their_rows() -> N
     assert drifted is not None
     slower = dict(zip(steady.rows.tolist(), (drifted.seconds / steady.seconds).tolist(), strict=True))
     assert slower == pytest.approx({rows: 2.0 if rows == 3 else 1.0 for rows in range(1, 7)})
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_a_draft_model_over_several_devices_is_known_as_its_step_is(engine: str) -> None:
+    """No row has one; the one that was published took four times as long over two devices as on one."""
+    given: dict[str, Any] = {"target": "llama-3.1-70b", "tp": 4, "engine": engine, "strategies": "sd"}
+
+    def log_sd(**more: Any) -> float:
+        drafts = configure(**given, **more).scenarios["sd"].steps["draft"]
+        return float(np.log(drafts.sample(TimingErrors(4_000, 3))).std())
+
+    one, over_all, head = (log_sd(draft_tp="one"), log_sd(draft_tp="all"), log_sd(drafter="eagle3"))
+    assert over_all > 0.4
+    assert over_all > 1.2 * max(one, head)
