@@ -104,7 +104,10 @@ class FleetPlan(Record):
     def total(self, name: str) -> float | None:
         """GPUs in all."""
         need = self.needs[name]
-        return None if need.replicas is None else need.replicas * need.gpus
+        if need.replicas is None:
+            return None
+        gpus = float(need.replicas * need.gpus)
+        return int(gpus) if gpus.is_integer() else gpus  # also where a kept run was read as 1.0
 
 
 def fleet_plan(

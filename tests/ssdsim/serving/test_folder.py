@@ -21,6 +21,7 @@ from ssdsim.cli.main import cli
 from ssdsim.reports.build import report
 from ssdsim.runs.answer_folders import opened_for_serving
 from ssdsim.serving.serve import serve
+from tests.mutations.folders import SERVE
 from tests.mutations.values import changed_document
 from tests.ssdsim.reports.browser import CHROMIUM, Browser
 from tests.ssdsim.serving.sample_runs import SMALL, requests
@@ -109,6 +110,16 @@ def test_a_search_for_a_capacity_is_kept(tmp_path: Path) -> None:
             assert len(times) == 2
     assert listed[0] == listed[1]
     assert all(path.stat().st_mtime_ns == times[path.name] for path in (tmp_path / "parts").glob("*.json"))
+
+
+def test_a_plan_that_kept_its_runs_says_the_same_to_the_byte(tmp_path: Path) -> None:
+    """GPUs that were read from a kept run were 1.0 where they had been 1."""
+    written = []
+    for _ in range(2):
+        done = CliRunner().invoke(cli, [*SERVE.split()[:-1], str(tmp_path / "run")])
+        assert done.exit_code == 0, done.output
+        written.append((tmp_path / "run" / "serving.json").read_bytes())
+    assert written[0] == written[1]
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
