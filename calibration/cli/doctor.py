@@ -21,7 +21,7 @@ from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.main import VERBS
 from ssdsim.cli.options import Verb, json_option
 from ssdsim.cli.output import echo_json
-from ssdsim.hardware.catalog import hardware_names, transformer_names
+from ssdsim.hardware.catalog import LLAMA_BENCH, hardware_names, transformer_names
 
 _DEPENDENCIES = tuple("numpy scipy simpy pandas pyarrow plotly msgspec click rich httpx2".split())
 
@@ -53,6 +53,7 @@ def command(as_json: bool) -> None:
         echo(_torch_line(found, seen))
     if missing := [name for name in _DEPENDENCIES if _version(name) is None]:
         echo(f"missing dependencies: {', '.join(missing)}")
+    echo(f"with llama.cpp, any GPU or CPU: {LLAMA_BENCH}")
     echo("")
     out, lacking = console(), _lacking(found, seen)
     for verb in VERBS:

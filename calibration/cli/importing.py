@@ -194,6 +194,41 @@ def plain_csv(file: Path, base: str, output: Path) -> None:
     _save(profile.changed(name=output.stem), output)
 
 
+@command.command("llama-bench", example="ssdsim import llama-bench target.json draft.json")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--target", help="the largest model's card or config.json, where no card has its file's name")
+@click.option("--draft", help="the smallest model's, likewise")
+@click.option("--memory", type=Finite(1e-3, 1e6), help="GiB of the device, where no profile is of it")
+@click.option("--base", shell_complete=completing(hardware_names), help="profile whose other timings are kept")
+@output_option(
+    "-o",
+    "--output",
+    type=OutputFile(),
+    help="the profile, such as mine.json [default: in your data folder, under a name that --hardware takes]",
+)
+@json_option
+@quiet_option
+def llama_bench(files: tuple[Path, ...], output: Path | None, as_json: bool, quiet: bool, **given: Any) -> None:
+    """llama-bench's passes of your own models (JSON, CSV or Markdown) -> your machine, for llama.cpp.
+
+    Run llama-bench -p 1,2,3,4,5,6,8,16,32 -n 128 -o json -m FILE.gguf for the target and for the draft. Two devices
+    make two profiles.
+    """
+    from calibration.cli.machine_screen import machine_json, print_machine
+    from calibration.importers.llama_bench import import_llama_bench
+
+    memory = given.pop("memory")
+    machines = import_llama_bench(files, output, memory_bytes=memory and round(memory * 2**30), **given)
+    for machine in machines:
+        machine.profile.save(machine.output)
+        save_runtime(machine.runtime, machine.output.with_suffix(SUFFIX))
+    if as_json:
+        echo_json({"schema": 1, "machines": list(map(machine_json, machines))})
+        return
+    for machine in machines:
+        print_machine(machine, quiet)
+
+
 def _save(profile: HardwareProfile, output: Path) -> None:
     from ssdsim.cli.hardware import keep_profile
 

@@ -99,7 +99,7 @@ def calibrate_on(
     within("--minutes", minutes, 0.0)
     devices, workload = list(setup.devices), setup.workload
     machine = machine_of(devices, workload)
-    output = output or _own_file(machine["device"])
+    output = output or own_file(machine["device"])
     if output.suffix == ".jsonl":
         raise InputError(f"-o {output}: the measurements go there; name the profile, such as {output.stem}.json")
     log = CalibrationLog(output.with_suffix(".jsonl"), machine)
@@ -126,7 +126,7 @@ def calibrate_on(
     return Calibration(output, profile, workload.strategies, checks, summary(checks, rows), list(doubtful), interrupted)
 
 
-def _own_file(device: str) -> Path:
+def own_file(device: str) -> Path:
     """The file in the user's folder for a profile of such devices; ``my-`` keeps it apart from bundled ones."""
     words = re.findall(r"[a-z0-9]+", re.sub(r"\(\w+\)", " ", device.lower()))
     named = "-".join(["my", *(word for word in words if word not in _UNTOLD)])

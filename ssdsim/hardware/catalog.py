@@ -42,13 +42,21 @@ def _is_like_model(called: str, name: str) -> bool:
     return called[:1] == name[:1] and _numbers(called) == _numbers(name)
 
 
+LLAMA_BENCH = (
+    "llama-bench -p 1,2,3,4,5,6,8,16,32 -n 128 -o json -m FILE.gguf > FILE.json for target and draft, then "
+    "ssdsim import llama-bench FILE.json..."
+)
+"""The two commands that make a machine of its user's own models."""
+
+
 def _road_to_hardware(name: str) -> str:
     """The line that makes a profile of a GPU's datasheet, likened to a GPU whose name has the same letters."""
     called = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
     letters, *_ = re.findall("^[a-z]+", called) or [""]
     like = next((each for each in HARDWARE.files if re.findall("^[a-z]+", each) == [letters]), "h100-sxm")
     figures = "--memory GIB --memory-bandwidth GB/S --flops TFLOP/S --link GB/S --count GPUS"
-    return f"Another GPU's datasheet makes one: ssdsim hardware new --like {like} {figures} -o {called or 'mine'}.json"
+    made = f"Another GPU's datasheet makes one: ssdsim hardware new --like {like} {figures} -o {called or 'mine'}.json"
+    return f"{made}; with llama.cpp, your own models' passes do: {LLAMA_BENCH}"
 
 
 def _road_to_transformer(name: str) -> str:
@@ -147,7 +155,7 @@ def _ending(name: str) -> Transformer | None:
     card = TRANSFORMERS.bundled(full_transformer_name(said.model)) or next(
         (each for each in TRANSFORMERS.cards() if CheckpointName.of(each.checkpoint).model == said.model), None
     )
-    return None if card is None else kept_in(card, said.format_of(card))
+    return None if card is None else kept_in(card, said.format_of(card), said.in_gguf)
 
 
 def transformer_meant(name: str) -> str:

@@ -1,7 +1,7 @@
 """Products with weights: the fitted timing model of one format, and the law that chooses among them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self
@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
-from ssdsim.base.card import Card, LogSd, Positive
+from ssdsim.base.card import Card, Count, LogSd, Positive
 from ssdsim.base.checks import Array
 from ssdsim.base.record import replace
 from ssdsim.hardware.laws import (
@@ -106,6 +106,8 @@ class GemmModel(TimingModel):
     """Of a weight, its share of block scales included: 0.5625 of four bits with an eight-bit scale for sixteen."""
     segments: Annotated[tuple[GemmSegment, ...], Meta(min_length=1)]
     blends: tuple[tuple[Positive, Positive], ...] = ()
+    matrices: tuple[tuple[Count, Count], ...] = ()
+    """Those, by ``n`` and ``k``, of the models whose whole passes are all that was timed; of others nobody knows."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,6 +144,11 @@ class GemmModel(TimingModel):
                 log_seconds = (1 - share) * log_seconds + share * segment.log_seconds(m, *of)
         seconds = continued(np.asarray(np.exp(log_seconds)), m, 0, m <= most)
         return Lattice((m,), in_proportion(padded(np.log(seconds)), m, 0, steps))
+
+    def beyond(self, values: Mapping[str, Any]) -> str | None:
+        if self.matrices and (values["n"], values["k"]) not in self.matrices:
+            return "it is no matrix of the models whose passes were timed"
+        return super().beyond(values)
 
     @property
     def tiled(self) -> bool:

@@ -152,7 +152,8 @@ class Device(Card):
 class Calibrated(Card):
     """What a profile was calibrated for, which verbs take where nobody says otherwise.
 
-    ``devices`` are the target's, then the draft's, such as ``cuda:4``.
+    ``devices`` are the target's, then the draft's, such as ``cuda:4``. ``dtype`` is empty where the models' names say
+    the formats of their weights.
     """
 
     target: str
@@ -163,7 +164,8 @@ class Calibrated(Card):
     devices: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.target} + {self.draft}, {self.dtype}, TP {self.tp}, context {self.context}"
+        dtype = f" {self.dtype}," if self.dtype else ""
+        return f"{self.target} + {self.draft},{dtype} TP {self.tp}, context {self.context}"
 
 
 class Memory(Record):

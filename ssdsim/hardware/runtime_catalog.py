@@ -23,6 +23,7 @@ DEFAULT = "ssd-engine"
 SUFFIX = ".runtime.toml"
 # an engine, and its version if said
 _VERSIONED = re.compile(r"([a-z][a-z-]*?)(?:(?: *==? *|[- @])v?(\d{1,9}\.\d[\w.]{0,40}))?")
+_CALLED = dict.fromkeys(("llama.cpp", "llamacpp", "llama_cpp"), "llama-cpp")
 BY_DEFAULT = "the default engine"
 
 
@@ -83,6 +84,7 @@ def full_runtime_name(name: str) -> str:
 
 def _card_and_version(name: str) -> tuple[str, str]:
     """The card's name, and the version that is said beside it (empty: none)."""
+    name = _CALLED.get(name.lower(), name)
     matched = _VERSIONED.fullmatch(name.lower().replace("_", "-"))
     if matched is None or matched[0] in RUNTIMES.built_in or RUNTIMES.files.get(matched[0]) or exists(expanduser(name)):
         return name, ""

@@ -53,7 +53,7 @@ def calibrated_options(hardware: str, said: Collection[str]) -> dict[str, Any]:
         return {}
     models = () if "target" in said else ("target",) if {"draft", "drafter"} & set(said) else ("target", "draft")
     names = (*models, *(_SIZES if models else ("context",)))
-    return {name: getattr(made_for, name) for name in names if name not in said}
+    return {name: value for name in names if name not in said and (value := getattr(made_for, name))}
 
 
 def with_calibrated(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:

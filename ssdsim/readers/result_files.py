@@ -14,7 +14,7 @@ from ssdsim.base.documents import is_json, parse_records, read_printed
 from ssdsim.base.errors import InputError, short_repr
 from ssdsim.readers import results
 from ssdsim.readers.agreement import agree, contradiction, row_of
-from ssdsim.readers.bench import Format
+from ssdsim.readers.bench import Format, JsonObject
 from ssdsim.readers.row import COLUMNS, Row, check_columns, read_rows
 from ssdsim.readers.strangers import stranger
 
@@ -41,18 +41,31 @@ def read_measured(path: str | Path, **given: Any) -> list[Row]:
     filled = {name: value for name, value in given.items() if value is not None}
     path = Path(path)
     said = read_printed(path, "file of measurements")
-    records: Sequence[Any] = parse_records(said, path) if is_json(said) else _printed(said, str(path))
+    records = _records(said, path)
     if not records:
         return _csv_rows(path, said, filled)
-    several = len(records) > 1
-    rows = [
-        row
-        for number, record in enumerate(records, 1)
-        for row in _rows_of_record(record, filled, f"{path}: result {number}" if several else str(path))
-    ]
+    rows = [row for record, where in records for row in _rows_of_record(record, filled, where)]
     if not rows:
         raise InputError(f"{path}: no test in it that generated tokens")
     return rows
+
+
+def read_results(path: Path, wanted: Format) -> list[tuple[JsonObject, str]]:
+    """The records of a file of one format, each with where it is; InputError where one is of another."""
+    said = read_printed(path, "file of measurements")
+    if not (records := _records(said, path)):
+        raise InputError(f"{path}: {stranger(said) or f'nothing of {wanted.name} in it'}")
+    for record, where in records:
+        if not isinstance(record, Mapping) or not wanted.knows(record):
+            raise InputError(f"{where}: {stranger(record) or f'no result of {wanted.name}'}")
+    return records
+
+
+def _records(said: str, path: Path) -> list[tuple[Any, str]]:
+    """The records of an engine's file or of what it printed, each with where it is; none of another text."""
+    records: Sequence[Any] = parse_records(said, path) if is_json(said) else _printed(said, str(path))
+    several = len(records) > 1
+    return [(each, f"{path}: result {number}" if several else str(path)) for number, each in enumerate(records, 1)]
 
 
 def _printed(said: str, where: str) -> Sequence[Any]:

@@ -10,6 +10,8 @@ from ssdsim.transformer.card import Transformer, Weights
 from ssdsim.transformer.operations import DTYPES
 
 _FP8 = "fp8"
+_GGUF = {r"i?q4(?:-(?:[01klms]|x[lsx]+|nl))*": "int4", r"q8(?:-(?:[0k]|xl))+": "int8"}
+"""llama.cpp's formats, whose files keep the output matrix in about 8 bits (Q6_K or Q8_0), not in 16."""
 _ENDINGS = {
     **dict.fromkeys(
         ("instruct", "chat", "base", "it", "hf", "thinking", "quantized", "gguf", "terminus", r"\d{4}"), ""
@@ -17,8 +19,9 @@ _ENDINGS = {
     **dict.fromkeys(("fp8-block", "float8-block"), "float8-block"),
     **dict.fromkeys(("fp8-dynamic", "fp8-kv", "float8"), "float8"),
     "fp8": _FP8,
-    **dict.fromkeys(("awq", "gptq", "int4", "w4a16", r"i?q4(?:-(?:[01klms]|xs|nl))*"), "int4"),
-    **dict.fromkeys(("int8", "w8a8", "w8a16", "q8-0"), "int8"),
+    **dict.fromkeys(("awq", "gptq", "int4", "w4a16"), "int4"),
+    **dict.fromkeys(("int8", "w8a8", "w8a16"), "int8"),
+    **{rf"(?:ud-)?{quantised}": kept for quantised, kept in _GGUF.items()},
     **dict.fromkeys(("nvfp4", "nvfp4-v2", "fp4"), "nvfp4"),
     "mxfp4": "mxfp4",
     **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
@@ -27,28 +30,33 @@ _ENDINGS = {
 }
 """Endings of names, with the format that each says; none of them changes a model's shape."""
 
-_SAME_SHAPE = {"deepseek-v3.1": "deepseek-v3"}
+_SAME_SHAPE = {"deepseek-v3.1": "deepseek-v3", "qwen3.8-27b": "qwen3.5-27b"}
 _SCALES_OF_MATRICES = ("nvidia", "redhatai", "neuralmagic", "amd", "meta-llama")
 """Whose FP8 has a scale a matrix or a row, whatever the model's makers do."""
 
 
 class CheckpointName(Record):
-    """``model`` as cards are named, the ``owner`` before it and the format that its endings ``said``, empty if none."""
+    """``model`` as cards are named, the ``owner`` before it and the format that its endings ``said``, empty if none.
+
+    ``in_gguf``: it is one of llama.cpp's.
+    """
 
     model: str
     owner: str
     said: str
+    in_gguf: bool = False
 
     @classmethod
     def of(cls, name: str) -> CheckpointName:
         """Read ``nvidia/Llama-3.3-70B-Instruct-FP8`` as llama-3.3-70b, of nvidia, in FP8."""
         owner, _, model = name.lower().replace("_", "-").rpartition("/")
-        model, said = model.removeprefix("meta-"), ""
+        model, said, in_gguf = model.removeprefix("meta-"), "", False
         while ending := next(
             ((m[1], kept) for each, kept in _ENDINGS.items() if (m := re.fullmatch(rf"(.+)[-.]{each}", model))), None
         ):
+            in_gguf |= any(re.fullmatch(rf".+[-.]{each}", model) for each in _GGUF)
             model, said = ending[0], said or ending[1]
-        return cls(_SAME_SHAPE.get(model, model), owner, said)
+        return cls(_SAME_SHAPE.get(model, model), owner, said, in_gguf)
 
     def format_of(self, card: Transformer) -> str | None:
         """The format of the weights that it says; None where it says none, or one that the card has already."""
@@ -63,11 +71,12 @@ class CheckpointName(Record):
 
 
 @lru_cache(maxsize=256)
-def kept_in(card: Transformer, kept: str | None) -> Transformer:
+def kept_in(card: Transformer, kept: str | None, in_gguf: bool = False) -> Transformer:
     """The model in a checkpoint whose blocks' weights are of another format, or all of it of a plain one."""
     if kept is None:
         return card
     if kept in DTYPES:
         return card.changed(dtype=kept, weights=Weights(), kv_dtype=None, checkpoint="")
     dtype = "bfloat16" if card.dtype == "float32" else card.dtype
-    return card.changed(dtype=dtype, weights=Weights().changed(attention=kept, mlp=kept), checkpoint="")
+    head = "int8" if in_gguf else None
+    return card.changed(dtype=dtype, weights=Weights(attention=kept, mlp=kept, lm_head=head), checkpoint="")  # type: ignore[arg-type]

@@ -21,14 +21,14 @@ BUDGETS = {
     "ssdsim/cli": (4_760, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # Sparse attention: an indexer, and attention to what it chose.
-    "ssdsim/hardware": (4_440, 20),
+    "ssdsim/hardware": (4_470, 20),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     "ssdsim/pricing": (1_970, 9),
     # Formats that names say, a name of a scenario, defaults of engines and profiles, an engine without C.
     "ssdsim/question": (4_080, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
-    "ssdsim/readers": (4_780, 30),
+    "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first.
     "ssdsim/reports": (5_560, 30),
     # What a look at a slot finds in the long run.
@@ -43,13 +43,13 @@ BUDGETS = {
     "ssdsim/tokens": (3_310, 21),
     # Names of checkpoints, activations of a device; a GRU after a block.
     # Sparse attention's operations, over prompts too, and its cache.
-    "ssdsim/transformer": (3_720, 17),
+    "ssdsim/transformer": (3_730, 17),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_390, 7),
     # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.
-    "calibration/cli": (2_490, 13),
-    # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention.
-    "calibration/importers": (2_670, 15),
+    "calibration/cli": (2_600, 14),
+    # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention; a user's own models by llama-bench: whole passes, told apart into products and the rest.
+    "calibration/importers": (3_170, 17),
     # What other programs take of the cores.
     "calibration/machine": (2_360, 14),
     # A file that says that the hub is offline.

@@ -11,12 +11,14 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from ssdsim.base.documents import parse_csv
+from ssdsim.base.record import Record
 from ssdsim.readers.bench import Format, JsonObject, Run, as_number, has, number
 from ssdsim.readers.facts import Facts, RunSpeed
 
 _SHARD = re.compile(r"(?:-\d{5}-of-\d{5})?\.gguf$")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "M": 1e6, "B": 1e9, "T": 1e12}
 _AMOUNT = re.compile(r"([\d.]+)\s*([KMGT]iB|[MBT])\b")
+_SPEED = re.compile(r"(\d{1,15}\.?\d{0,15})(?:\s*±\s*(\d{1,15}\.?\d{0,15}))?")
 _TEST = re.compile(r"(?:pp(\d{1,9}))?\+?(?:tg(\d{1,9}))?(?:\s*@\s*d(\d{1,9}))?\s*$")
 _DEVICE = re.compile(r"Device \d+: ([^,\n]+), compute capability")
 _NAMES = {
@@ -28,8 +30,34 @@ _NAMES = {
     "type_k": "type_k",
     "type_v": "type_v",
     "sm": "split_mode",
+    "dev": "devices",
 }
 """Columns of the Markdown table, by their names elsewhere."""
+
+
+class TimedPass(Record):
+    """A model's pass over ``rows`` tokens at once, behind ``depth`` cached ones.
+
+    Of one row it is a step, the mean of so many ``generated`` tokens, or a prompt of one token (0). ``spread`` is the
+    relative standard deviation from repeat to repeat, 0 where nobody says it.
+    """
+
+    rows: int
+    generated: int
+    depth: float
+    seconds: float
+    spread: float
+
+
+def pass_of(record: JsonObject, where: str) -> tuple[Facts, TimedPass] | None:
+    """What a test timed: a pass over a prompt, or a step of one token; None of a prompt and tokens in one."""
+    prompt, made = (int(number(record, name, where)) if record.get(name) else 0 for name in ("n_prompt", "n_gen"))
+    if bool(prompt) == bool(made):
+        return None
+    depth, deviation = (number(record, name, where) if record.get(name) else 0.0 for name in ("n_depth", "stddev_ns"))
+    nanoseconds = number(record, "avg_ns", where)
+    timed = TimedPass(prompt or 1, made, depth, 1e-9 * nanoseconds / (made or 1), deviation / nanoseconds)
+    return _facts(record, where), timed
 
 
 def _runs(record: JsonObject, where: str) -> Iterator[Run]:
@@ -46,7 +74,7 @@ def _runs(record: JsonObject, where: str) -> Iterator[Run]:
 
 def _facts(record: JsonObject, where: str) -> Facts:
     build, file, layers = (record.get(name) for name in ("build_number", "model_filename", "n_gpu_layers"))
-    backends, gpus = str(record.get("backends") or ""), re.split(", |/", str(record.get("gpu_info") or ""))
+    backends, gpus = str(record.get("backends") or ""), _devices(record)
     caches = {str(record[name]) for name in ("type_k", "type_v") if record.get(name)}
     sized = {
         name: number(record, name, where) if record.get(name) else None for name in ("model_n_params", "model_size")
@@ -68,6 +96,13 @@ def _facts(record: JsonObject, where: str) -> Facts:
         batch=1,
         speculated=False,
     )
+
+
+def _devices(record: JsonObject) -> list[str]:
+    """The GPUs that ran: of those that are there the ones that ``-dev`` named, all without."""
+    there = re.split(", |/", str(record.get("gpu_info") or ""))
+    named = [int(number) for number in re.findall(r"[A-Za-z](\d+)(?:/|$)", str(record.get("devices") or ""))]
+    return [there[each] for each in named if each < len(there)] or there
 
 
 def _kind(backends: str) -> Literal["cuda", "cpu", "another"]:
@@ -108,13 +143,15 @@ def _tables(text: str, where: str) -> list[dict[str, Any]]:
 
 def _test(cells: dict[str, str]) -> dict[str, Any] | None:
     """A row of the table by the names of the other forms; tokens a second are seconds of all its tokens."""
-    test, speed = _TEST.fullmatch(cells["test"]), re.match(r"\d+\.?\d*", cells["t/s"])
-    if test is None or speed is None or not float(speed[0]):
+    test, speed = _TEST.fullmatch(cells["test"]), _SPEED.match(cells["t/s"])
+    if test is None or speed is None or not float(speed[1]):
         return None
     prompt, made, depth = (int(each or 0) for each in test.groups())
     record = {name: _number(cells[column]) for column, name in _NAMES.items() if column in cells}
-    seconds = (prompt + made) / float(speed[0])
-    return record | {"n_prompt": prompt, "n_gen": made, "n_depth": depth, "avg_ns": 1e9 * seconds}
+    nanoseconds = 1e9 * (prompt + made) / float(speed[1])
+    deviation = nanoseconds * float(speed[2] or 0.0) / float(speed[1])
+    of_test = {"n_prompt": prompt, "n_gen": made, "n_depth": depth}
+    return record | of_test | {"avg_ns": nanoseconds, "stddev_ns": deviation}
 
 
 def _number(cell: str) -> Any:
