@@ -48,7 +48,8 @@ BUDGETS = {
     "calibration/bench": (1_390, 7),
     # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.
     "calibration/cli": (2_600, 14),
-    # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention; a user's own models by llama-bench: whole passes, told apart into products and the rest.
+    # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention;
+    # a user's own models by llama-bench.
     "calibration/importers": (3_170, 17),
     # What other programs take of the cores.
     "calibration/machine": (2_360, 14),
