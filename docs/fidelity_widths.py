@@ -209,7 +209,8 @@ def page(found: Sequence[Judged], law: Law) -> str:
 def write_cards(all_rows: Sequence[Engine], law: Law) -> None:
     """The law into every card that was fitted here, with the settings of its rows.
 
-    Cards of other rows keep their own errors at home; what they do not say of their settings is their engine's.
+    So do cards of the same rows with other rounds. Cards of other rows keep their own errors at home; what they do not
+    say of their settings is their engine's.
     """
     covered = {engine.card: covered_by((*engine.dense, *engine.mixtures)) for engine in all_rows}
     for name in runtime_names():
@@ -218,7 +219,8 @@ def write_cards(all_rows: Sequence[Engine], law: Law) -> None:
             known = (*covered[name], *(each for each in card.covered if each not in covered[name]))
             save_runtime(law.of(card).changed(covered=known), _path(name))
         elif known := card.covered or covered.get(card.engine):
-            save_runtime(card.changed(away=law.away, covered=known), _path(name))
+            own = law.of(card) if card.about == fidelity.ABOUT else card.changed(away=law.away)
+            save_runtime(own.changed(covered=known), _path(name))
 
 
 def _path(name: str) -> Path:

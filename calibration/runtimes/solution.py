@@ -56,7 +56,7 @@ _HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
 _OWN_ERROR = ("overlap", *(name for name, number in NUMBERS.items() if number.has_own_error))
 """Numbers without an error direction: they have a log-sd, or (overlap) others vary for it."""
 
-_OF_ALL, _OF_STEP, _OF_SEQUENCE = "per_layer_s", "per_step_s", "per_sequence_s"
+_OF_ALL, _OF_STEP, _OF_SEQUENCE, _OF_EXPERTS = "per_layer_s", "per_step_s", "per_sequence_s", "per_expert_layer_s"
 _UNPACKED, _OVER_PROMPTS = "experts_4_bit", "prompt_experts_4_bit"
 
 _FACTORS = frozenset(Kernels.__struct_fields__) - {"overlap", "attention_sharing"}
@@ -104,6 +104,7 @@ class Features(Record):
         """
         own = {name for name in VERSION_SD if name in fields} | ({_OF_ALL} if _OF_STEP in fields else set())
         numbers = [name for name in VERSION_SD if own and name in {*own, _OF_SEQUENCE}]
+        mixed = _OF_EXPERTS in own
         names = [version_of(row) for row in self.rows]
         told = {(each.version, name) for each in (before.known if before else ()) for name in each.adds}
         told = {(version, name) for version, name in told if name not in fields}
@@ -112,11 +113,19 @@ class Features(Record):
             paid = self.per_unit[:, FIELDS.index(number)]
             for name in dict.fromkeys(filter(None, names)):
                 units = paid * np.array([each == name for each in names])
-                if units.any() and (name, number) not in told:
+                if units.any() and (name, number) not in told and (not mixed or self._tells(name, names)):
                     columns[name, number] = units
         if not columns:
             return self
         return replace(self, versions=tuple(columns), of_versions=np.array(list(columns.values())).T)
+
+    def _tells(self, version: str, names: Sequence[str]) -> bool:
+        """Say whether a model that ran on a version also ran on another, or on one that nobody said."""
+        there, elsewhere = (
+            {row.model for row, name in zip(self.rows, names, strict=True) if (name == version) is own}
+            for own in (True, False)
+        )
+        return not there.isdisjoint(elsewhere)
 
 
 def features(rows: Iterable[Row], like: Runtime) -> Features:

@@ -67,6 +67,16 @@ def test_five_rows_of_ones_own_version_settle_it() -> None:
     assert after.log_sd < before.log_sd
 
 
+def test_what_a_version_adds_is_told_by_a_model_that_ran_on_another_too() -> None:
+    """Else it would be the model's: of two models, each on a version of its own, nobody knows which is slower."""
+    rows = rows_of(ADDS)
+    first = rows[0].engine_version
+    apart = [row.changed(model="qwen3-30b-a3b") if row.engine_version == first else row for row in rows]
+    told, found = (features(each, HIDDEN).by_version((NUMBER,), None) for each in (rows, apart))
+    assert {version for version, _ in told.versions} == set(ADDS)
+    assert first not in {version for version, _ in found.versions}
+
+
 def test_a_fit_of_other_numbers_keeps_what_versions_add() -> None:
     base = fit(rows_of(ADDS))
     card = fit_runtime(rows_of(ADDS), base, "mine", "vllm", ("attention",), own_errors=False).card
