@@ -41,6 +41,7 @@ the rows, which are not part of this project, it makes that file, too.
   measured value). *Over the best constant*: that score over the one of the best single width for all rows of the line,
   chosen in hindsight. Below 1 the intervals know more than a constant can.
 - *SD over AR*: rounds of SGLang beside the decoding of the same record, so that only their ratio counts.
+  Nearly all are of one host. The card is as wide as hosts differ ([rounds](fidelity_rounds.md)).
 - *Before*: the same rows, predicted and fitted at commit {before}.
 
 What the cards were fitted to, and what they say, is on the pages of [dense models](fidelity.md),

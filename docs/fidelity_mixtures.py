@@ -8,6 +8,7 @@ numbers of the bundled runtimes are fitted anew; all others stay what dense mode
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,9 +24,10 @@ from fidelity_outcomes import Outcome, left_out
 
 from calibration.runtimes.fit import EXPERTS
 from calibration.runtimes.versions import fitted as fitted_versions
+from calibration.timings.fit import significant
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.runtime_card import KERNELS, ByVersion, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, ByVersion, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
 from ssdsim.readers.row import Row
 from ssdsim.transformer.operations import QUANTISED_BYTES
@@ -41,6 +43,10 @@ _LATER = {"vllm-0.9": ("vllm-0.24", "vllm")}
 """Cards of versions of which no mixture was measured: they are as the last version that was."""
 _NODE = 8
 """Devices of a node; rows over several are left out."""
+_LAYER = "per_expert_layer_s"
+_BETWEEN = "a layer with experts {:.1f} µs, halfway between {:.1f} as there (0.18) and {:.1f} as half"
+_SAID = r"a layer with experts [\d.]+ µs, halfway between [\d.]+ as there \(0\.18\) and [\d.]+ as half"
+"""What cards of later versions say of that layer on Blackwell."""
 _NONE = {name: getattr(KERNELS.kernels, name, 0.0) for name in EXPERTS}
 
 _HEAD = """# How well it predicts engines that run mixtures of experts
@@ -224,16 +230,25 @@ def card_of(engine: str) -> str:
 
 
 def as_the_last(card: Runtime, later: Runtime) -> Runtime:
-    """A card of later versions with the experts of the last version that was measured; how far it may be, is open."""
-    home = _last(card.numbers, card.by_version)
+    """A card of later versions with the experts of the last version that was measured; how far it may be, is open.
+
+    On Blackwell its host is its own (no row there is so new), and a layer with experts is between that of the last
+    version before Blackwell and half of the last one there.
+    """
+    home, there, own = _last(card.numbers, card.by_version), card.four_bits, later.four_bits
     plain = without_experts(later)
-    there = card.four_bits
-    if there is not None:
-        numbers = _last({**card.numbers, **there.numbers}, there.by_version)
-        there = there.changed(
-            numbers={name: numbers[name] for name in there.numbers}, by_version=_spread(there.by_version)
-        )
-    known = {"wander": (*plain.wander, *_of_experts(card.wander)), "four_bits": there}
+    evidence = later.evidence
+    if there is not None and own is not None:
+        last = _last({**card.numbers, **there.numbers}, there.by_version)
+        ends_s = home[_LAYER], last[_LAYER] / 2.0
+        factors = {name: last[name] for name in there.numbers if name in EXPERTS and not name.endswith("_s")}
+        told = {**own.numbers, **factors, _LAYER: significant(sum(ends_s) / 2.0)}
+        by_hand = tuple(way for way in own.wander if set(way) == {_LAYER})
+        wander = (*_of_dense(own.wander), *_of_experts(there.wander), *by_hand)
+        there = own.changed(numbers={name: told[name] for name in NUMBERS if name in told}, wander=wander)
+        said = _BETWEEN.format(*(1e6 * seconds for seconds in (told[_LAYER], *ends_s)))
+        evidence = evidence.changed(note=re.sub(_SAID, said, evidence.note))
+    known = {"wander": (*plain.wander, *_of_experts(card.wander)), "four_bits": there, "evidence": evidence}
     known |= {"by_version": _spread(card.by_version), "covered": later.covered}
     return plain.with_numbers({name: home[name] for name in EXPERTS}).changed(**known)
 
@@ -242,7 +257,8 @@ def _last(numbers: Mapping[str, float], versions: ByVersion | None) -> dict[str,
     """The numbers with what the last version adds that is known by a number."""
     known = [each for each in (versions.known if versions else ()) if each.version[0].isdigit()]
     last = max(known, key=lambda each: [int(part) for part in each.version.split(".")[:2]], default=None)
-    return {name: max(0.0, n + (last.adds.get(name, 0.0) if last else 0.0)) for name, n in numbers.items()}
+    added = last.adds if last else {}
+    return {name: significant(max(0.0, n + added.get(name, 0.0))) for name, n in numbers.items()}
 
 
 def _spread(versions: ByVersion | None) -> ByVersion | None:
