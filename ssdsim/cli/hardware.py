@@ -21,7 +21,7 @@ from ssdsim.hardware.runtime_catalog import BY_DEFAULT, SUFFIX, runtime_of, save
 from ssdsim.hardware.what_if import Datasheet, from_datasheet, scale
 
 _MOST_TERA, _MOST_GIGA = 1e6, 1e6
-_ABOVE_ZERO = Finite(1e-3, 1e6)
+_ABOVE_ZERO = Finite(1e-3, 9e5)  # GiB or GB/s: a card holds a petabyte
 
 
 @click.group("hardware", cls=CommandGroup)

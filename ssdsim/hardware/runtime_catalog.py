@@ -100,7 +100,7 @@ def _card_and_version(name: str) -> tuple[str, str]:
 def runtime_meant(name: str) -> str:
     """The card that an engine's version means, with the versions that it covers; the name itself if it is a card's."""
     card, _ = _card_and_version(name)
-    if card == name:
+    if card.lower() in (name.lower(), _CALLED.get(name.lower())):
         return name
     runtime = find_runtime(name)
     apart = f" with what {runtime.stated_version} adds" if runtime.stated_version else ""

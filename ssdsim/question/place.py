@@ -24,7 +24,7 @@ from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
 from ssdsim.transformer.precision import BESIDE_QUANTISED, Precision
 
 OF_DEVICE = "the device's"
-"""The source of a dtype, where the card's was not timed there."""
+"""The source of a dtype that the card's was not timed in, and of a degree for few devices."""
 _SIZES = ("tp", "dtype", "context")
 
 
@@ -38,12 +38,19 @@ class Drafting(Record):
 
 
 def settle_calibrated(settings: Settings) -> None:
-    """Derive what the profile was calibrated for, where nobody said otherwise."""
+    """Derive what the profile was calibrated for, where nobody said otherwise; few devices lower the default degree."""
     if settings["t_sd"] is not None or settings.source("hardware") == DEFAULT:
         return
     said = {name for name in ("target", "draft", "drafter", *_SIZES) if settings.source(name) != DEFAULT}
     for name, value in calibrated_options(settings["hardware"], said).items():
         settings.settle(name, value, CALIBRATED)
+    if settings.source("tp") == DEFAULT and (fitting := _degree_on(settings["hardware"])) < settings["tp"]:
+        settings.settle("tp", fitting, OF_DEVICE)
+
+
+def _degree_on(hardware: str) -> int:
+    """The largest power of two of its devices that leaves one for a draft; 1 where there is one device."""
+    return 1 << max(1, find_hardware(hardware).device.count - 1).bit_length() - 1
 
 
 def calibrated_options(hardware: str, said: Collection[str]) -> dict[str, Any]:
@@ -60,6 +67,8 @@ def with_calibrated(options: Mapping[str, Any], takes: Collection[str]) -> dict[
     """Options that were given, with what their profile was calibrated for of those that an answer ``takes``."""
     hardware = options.get("hardware")
     own = {} if hardware is None else calibrated_options(hardware, options)
+    if hardware is not None and "tp" not in options:
+        own = {"tp": min(DEFAULTS["tp"], _degree_on(hardware)), **own}
     return {**{name: value for name, value in own.items() if name in takes}, **options}
 
 
