@@ -51,8 +51,6 @@ _BUNDLE_MODELS = {
 }
 _CONTROLS = {"qwen3-235b-a22b": "llama-3.1-70b"}
 """Whose own AR is unknown besides: what a record holds beside rounds is told by another model of as many requests."""
-_MOST_K_OF_MIXTURES = 3
-"""Beyond, what a mixture's round takes more speaks of its experts: fitted, the host's numbers would take that."""
 _VLLM_AR_MS = 7.07  # a token without speculation, of the issue whose rounds these are
 _GPUSTACK = "GPUStack performance lab"
 
@@ -124,8 +122,8 @@ mask, and merges both. A chain's step of 8B costs {step_ms:.2f} ms beyond its ke
 
 The number of experts that a verification touches is unchanged. With bf16 experts' factor at {experts:.2f} in the place
 of fp8's {fp8:.2f}, 235B at K 3 and without speculation agree with 70B's record. From K 3 to K 7 its rounds grow by half
-of what is predicted. So the rows at K 7 are predicted and not fitted: the host's numbers would take up what is the
-experts' (a head's step 0.04 ms, a round 6 µs a sequence), and 8B's chains be missed by 2.4% in fit. A tree of 235B
+of what experts' kernels say. Its rows at K 7 are fitted, too: then series left out are missed by less (8B's trees by
+2 % in place of 9). But a head's step and a round's time a sequence may hold what experts are off by. A tree of 235B
 takes what its chains take, which is why a layer with experts has no tree's time.
 """
 
@@ -231,8 +229,6 @@ def _bundled(each: pd.Series, decodes: bool = False) -> Row:
     tree = {} if each.beam == 1 else {"tree_nodes": each.nodes, "tree_beam": each.beam}
     speculates = {"k": int(each.k), "drafter": "eagle3", "acceptance_length": float(each.acceptance_length_or_rate)}
     shape = "AR" if decodes else "chains" if each.beam == 1 else "trees"
-    if not decodes and each.model in _CONTROLS and int(each.k) > _MOST_K_OF_MIXTURES:
-        shape = f"{shape} of K {each.k}, not fitted"
     return Row(
         model=each.model,
         hardware=HARDWARE[each.gpu],
@@ -341,14 +337,9 @@ def with_errors(card: Runtime, **log_sds: float) -> Runtime:
     return card.changed(errors=card.errors.changed(**(known | log_sds)))
 
 
-def tells(row: Row) -> bool:
-    """Whether a row is fitted, and not predicted alone."""
-    return row.model not in _CONTROLS or (row.k or 0) <= _MOST_K_OF_MIXTURES
-
-
 def fitted(rows: Sequence[Row], bare: Runtime, fields: Sequence[str]) -> RuntimeFit:
     """SGLang's numbers of rounds of heads, which its card has for heads alone."""
-    return fit_runtime(list(filter(tells, rows)), bare, bare.name, fields=fields)
+    return fit_runtime(rows, bare, bare.name, fields=fields)
 
 
 def as_heads(fit: RuntimeFit, bare: Runtime) -> Runtime:
@@ -454,8 +445,7 @@ def finished(
         card = cards[name].with_numbers({"per_draft_step_s": step_s})
         if name != "sglang":
             card = _in_batches(card, part)
-        told_by = list(filter(tells, own[name].rows))
-        card, rests = _noted(card, group, f"{len(told_by)} rows of its own", _besides(told_by))
+        card, rests = _noted(card, group, f"{len(own[name].rows)} rows of its own", _besides(own[name].rows))
         yield card, rests
         if name == _BEFORE_0_24:
             yield _launching(card, swept)
