@@ -70,8 +70,8 @@ def test_passes_of_the_models_take_what_was_timed(pair: Machine) -> None:
 
 def test_a_question_takes_the_models_and_the_gpu_of_the_files(pair: Machine) -> None:
     answer = ssdsim.predict(hardware=kept(pair), alpha=0.7, strategies=["ar", "sd"])
-    site = answer.scenarios["sd"].site if hasattr(answer, "scenarios") else None
-    assert site is None or (site.target.name, site.draft.name, site.tp) == ("llama-3.1-8b", "llama-3.2-1b", 1)
+    site = answer.configuration.scenarios["sd"].site
+    assert (site.target.name, site.draft.name, site.tp) == ("llama-3.1-8b", "llama-3.2-1b", 1)
     assert 1e3 * answer.estimates["ar"].round_s == pytest.approx(9.0, rel=0.1)
     assert answer.estimates["sd"].round_s > answer.estimates["ar"].round_s
 
@@ -83,7 +83,7 @@ def test_other_models_of_the_format_are_scaled_with_a_wider_error(pair: Machine)
 
     own, other = cost_of("llama-3.1-8b-q4_k_m"), cost_of("qwen3-8b-q4_k_m")
     assert other.seconds == pytest.approx(own.seconds, rel=0.1)
-    assert other.log_sd > 1.15 * own.log_sd
+    assert other.log_sd > 1.05 * own.log_sd
     assert any("no matrix of the models" in warning for warning in other.warnings)
 
 
