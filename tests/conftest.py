@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,30 +41,22 @@ _PROCESSES = {"ranks", "browser", "notebooks", "cluster", "wheel"}
 _LONGER = {*_PROCESSES, "long", "slow"}
 
 
-_TEMPORARY = pytest.StashKey[str]()
-
-
 def pytest_configure(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:  # workers have what their run has
-        config.stash[_TEMPORARY] = _own_temporary_folder()
+        _take_own_temporary_folder()
     config.pluginmanager.register(Cores(Path(__file__).parent), "cores")
     config.pluginmanager.register(examples, "examples")
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if (folder := config.stash.get(_TEMPORARY, None)) is not None:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _own_temporary_folder() -> str:
+def _take_own_temporary_folder() -> None:
     """A folder for what processes of this run call temporary: killed ones, and browsers, leave it behind.
 
-    What pytest keeps of its last runs stays where it was.
+    It goes after multiprocessing's own folder in it. What pytest keeps of its last runs stays where it was.
     """
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="ssdsim-tests-")
     tempfile.tempdir = None  # so that it is looked for again
-    return folder
+    Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=-200)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses

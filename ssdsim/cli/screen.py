@@ -12,6 +12,7 @@ from rich.text import Text
 from ssdsim.base.option import spelled
 from ssdsim.cli.console import console, wrapped
 from ssdsim.cli.tables import TextTable
+from ssdsim.hardware.catalog import short_hardware_name
 
 MOST_COLUMNS = 80
 MOST_LINES = 15
@@ -28,6 +29,8 @@ def screen() -> Console:
 def carried(given: Mapping[str, Any]) -> str:
     """What was given of the models, the machine, the engine and the batch, as the next command takes it."""
     words = {spelled(name): given.get(name) for name in ("target", "drafter", "draft", "hardware", "engine", "b")}
+    if words["--hardware"] is not None:
+        words["--hardware"] = short_hardware_name(words["--hardware"])
     flags = {"--target": "--model", "--b": "-b"}
     return "".join(f" {flags.get(flag, flag)} {quote(str(v))}" for flag, v in words.items() if v is not None)
 

@@ -123,8 +123,7 @@ class CollectiveLaw(Law[Collective]):
         if op.ranks == 1:
             return Timing(0.0, 0.0, key, "measured")
         if (most := self._fewer(op.kind, op.ranks)) is not None:
-            more = self.profile.collectives[op.kind][most].over_more(op.kind, most, op.ranks)
-            model, seconds = more.of_message(size)
+            model, seconds = self.model(op.kind, op.ranks).of_message(size)
             outside = f"{op.ranks} ranks, more than the largest timed, {most}"
             log_sd = math.hypot(model.log_sd, _LOG_SD_A_DOUBLING * math.log2(op.ranks / most))
             return timed(self.profile, key, model, seconds, outside, model.wander(size), log_sd=log_sd)
@@ -146,6 +145,8 @@ class CollectiveLaw(Law[Collective]):
 
         Where pairs differ, one that nobody timed has the bandwidth of the rings that those devices' links make.
         """
+        if (most := self._fewer(kind, ranks)) is not None:
+            return self.profile.collectives[kind][most].over_more(kind, most, ranks)
         profile, by_ranks = self.profile, self.profile.collectives.get(kind, {})
         if ranks not in by_ranks:
             known = ", ".join(map(str, sorted(by_ranks)))

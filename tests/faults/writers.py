@@ -17,6 +17,7 @@ from tests.calibration.importers import test_importer_aiconfigurator as aiconfig
 from tests.calibration.importers import test_importer_deepbench as deepbench
 from tests.calibration.importers import test_importer_more as more
 from tests.calibration.importers import test_importer_v100 as v100
+from tests.calibration.importers import test_llama_bench as llama
 from tests.calibration.timings.process import PAIR
 from tests.mutations import engines, folders
 from tests.mutations.files import plain_table
@@ -71,6 +72,7 @@ COMMANDS: Mapping[str, str] = {
     "import vidur": "import vidur --mlp mlp.csv -o made.json",
     "import nccl-tests": "import nccl-tests nccl.txt --base h100-sxm -o made.json",
     "import csv": "import csv plain.csv -o made.json",
+    "import llama-bench": f"import llama-bench {llama.LARGE[0]}.json --memory 24 -o made.json",
 }
 """What writes files whose names begin with ``made``."""
 RANKS = {"calibrate"}
@@ -108,6 +110,7 @@ def _single(folder: Path) -> None:
     more.write_layers(folder / "mlp.csv")
     (folder / "nccl.txt").write_text(more.text_table())
     (folder / "plain.csv").write_text(plain_table())
+    llama.bench(folder, llama.LARGE, llama.TARGET)
     (folder / "log.txt").write_text(logs.vllm_metrics(logs.requests(6, 20)))
 
 

@@ -25,8 +25,8 @@ BUDGETS = {
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     "ssdsim/pricing": (1_970, 9),
-    # Formats that names say, a name of a scenario, defaults of engines and profiles, an engine without C.
-    "ssdsim/question": (4_080, 22),
+    # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
+    "ssdsim/question": (4_090, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first.

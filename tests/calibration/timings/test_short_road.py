@@ -71,7 +71,7 @@ def test_a_profile_in_the_users_folder_is_called_by_the_device(folder: Path) -> 
         "Intel(R) Xeon(R) Processor @ 2.80GHz": "my-xeon-2-80ghz",
     }
     for device, word in named.items():
-        assert answer._own_file(device) == folder / "data" / f"{word}.json"
+        assert answer.own_file(device) == folder / "data" / f"{word}.json"
 
 
 def test_five_v100s_need_no_further_option(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,7 +193,7 @@ def test_rounds_of_speculation_v2_lie_inside_the_interval_of_its_card(
 def test_v2_fitted_to_32_sequences_holds_one_and_v1_does_not() -> None:
     """What a round takes more than predicted is put down to its sequences. Their prompts are in it, too.
 
-    Of v1 one sequence is then told 28 % too fast: what its scheduler waits for is no sequence's part.
+    Of v1 one sequence is then told 20 % too fast: what its scheduler waits for is no sequence's part.
     """
     errors = []
     for name, one, many in (("sglang-v2", 1162.0, 15327.0), ("sglang", 846.0, 11406.0)):
@@ -205,7 +205,7 @@ def test_v2_fitted_to_32_sequences_holds_one_and_v1_does_not() -> None:
         assert there.predicted == pytest.approx(many, rel=1e-6)
         (held,) = check_rows([on_a_b200(1, 6.35, one)], fitted)
         errors.append(held.predicted / one - 1.0)
-    assert errors == pytest.approx([-0.05, 0.275], abs=0.02)
+    assert errors == pytest.approx([-0.10, 0.20], abs=0.02)
 
 
 def on_a_b200(sequences: int, tokens: float, speed: float) -> Row:

@@ -49,7 +49,7 @@ def test_what_stands_apart_says_what_it_would_be_worth() -> None:
     on_vllm, on_any = (recommend(gpus=5, engine=each, **SMALL) for each in ("vllm", None))
     (answer,) = on_vllm.answers
     assert answer.best is not None
-    assert "of what vLLM runs: SD (clear) at batch 1" in on_vllm.sentence
+    assert "of what vLLM runs: SD (lean: 9" in on_vllm.sentence
     apart = answer.unsupported["ssd"]
     assert apart.worth == pytest.approx(apart.deployment.per_user / answer.best.per_user)
     assert apart.sentence == f"with SSD, which vLLM does not have: {apart.worth:.2f}x"

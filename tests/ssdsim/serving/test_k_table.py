@@ -61,7 +61,7 @@ def test_what_vllm_refuses_is_refused(table: Any) -> None:
 
 
 def test_the_list_that_an_export_writes_is_taken() -> None:
-    given: dict[str, Any] = {"b": [1, 256], "k": [1, 4], "alpha": 0.3, "drafter": "eagle3", "engine": "trtllm"}
+    given: dict[str, Any] = {"b": [1, 256], "k": [1, 4], "alpha": 0.2, "drafter": "eagle3"}
     given |= {"target": "llama-3.1-8b", "tp": 1}
     made = json.loads(export("vllm", **given).text)["num_speculative_tokens_per_batch_size"]
     assert Batching(k_table=made).k_table == KTable(tuple(map(tuple, made)))

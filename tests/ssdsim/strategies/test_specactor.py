@@ -111,4 +111,5 @@ def test_on_real_ranks_two_targets_verify_while_one_draft_works(trio: Ranks) -> 
     for target in (first, second):
         assert len(spans(target, "verify")) == ROUNDS
     assert len(spans(draft, "draft step")) == 3 * ROUNDS
-    assert overlap_s(spans(first, "verify"), spans(draft, "draft step")) > 0.0
+    beside_s = [overlap_s(spans(target, "verify"), spans(draft, "draft step")) for target in (first, second)]
+    assert max(beside_s) > 0.0  # of one: which, busy cores decide
