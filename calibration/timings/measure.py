@@ -63,8 +63,6 @@ def measure(
     longer than that again, or :data:`_GRACE_S`.
     """
     points = plan(workload, len(devices))
-    deadline = time.monotonic() + 60.0 * minutes
-    latest = deadline + max(60.0 * minutes, _GRACE_S)
     often = {point: wanted(point, devices[0]) for point in points}
     visits = [
         point
@@ -74,6 +72,8 @@ def measure(
     total = sum(often.values())
     with Ranks(devices, _HANDLER, workload_options(workload)) as ranks:
         ranks.ask({"benchmark": "prepare"}, _PREPARE_S)  # no rank waits for another one here
+        deadline = time.monotonic() + 60.0 * minutes  # of timing: on a busy machine ranks take minutes to begin
+        latest = deadline + max(60.0 * minutes, _GRACE_S)
         for done, point in enumerate(visits):
             progress(total - len(visits) + done, total)
             now = time.monotonic()

@@ -29,6 +29,7 @@ class BusyRanks:
     """Ranks whose every answer takes ``seconds`` of a made-up clock, and is noisy: some take twenty times as long."""
 
     now_s = 0.0
+    begin_s = 0.0
     seconds = 1.0
     spread = 0.5
 
@@ -43,6 +44,7 @@ class BusyRanks:
 
     def ask(self, request: Mapping[str, Any], timeout_s: float) -> list[dict[str, Any] | None]:
         if request["benchmark"] == "prepare":
+            BusyRanks.now_s += self.begin_s
             return [None]
         BusyRanks.now_s += self.seconds
         point = TimingPoint.of(request["benchmark"], **{n: v for n, v in request.items() if n != "benchmark"})
@@ -99,6 +101,16 @@ def test_however_noisy_the_timings_every_law_is_fitted(tmp_path: Path, busy: Cal
     fitted = profile_of(log, points).models()
     assert len(fitted) == len(NEEDED)
     assert all(model.report is not None for model in fitted.values())
+
+
+def test_what_ranks_take_to_begin_is_no_timing(
+    tmp_path: Path, busy: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On loaded cores torch took longer to load than the minutes that were asked for, and nothing was timed."""
+    busy(0.1)
+    monkeypatch.setattr(BusyRanks, "begin_s", 500.0)
+    log = CalibrationLog(tmp_path / "cpu.jsonl", {}).open()
+    assert not missing_timings(measured(log, minutes=1.0), log.count)
 
 
 def test_a_resumed_run_times_first_what_is_missing(tmp_path: Path, busy: Callable[[float], None]) -> None:
