@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
@@ -18,6 +19,9 @@ from ssdsim.pricing.step import Message
 _VALUE_BYTES = 8
 OUTCOME_VALUES = 2  # of a sequence's outcome: accepted tokens and bonus token
 _END = -1
+_SILENCE = timedelta(
+    hours=1
+)  # a side may have nothing to say in a whole run, whose length is who asked for it to bound
 
 
 def head_bytes(batch: int) -> int:
@@ -171,7 +175,9 @@ class Post:
     def _hear(self, name: str, rank: int) -> None:
         message = torch.zeros(1, dtype=torch.int64)
         while True:
-            dist.recv(message, rank, tag=self._tags[name])
+            heard = dist.irecv(message, rank, tag=self._tags[name])
+            assert heard is not None  # of a rank of the same group
+            heard.wait(timeout=_SILENCE)
             if int(message) == _END:
                 break
             self._heard[name].put(int(message))

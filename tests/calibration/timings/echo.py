@@ -30,6 +30,22 @@ def make_echo(rank: int, device: torch.device, options: dict[str, Any]) -> Any:
             return float(total)
         if request.get("reduce_target") and rank < 2:
             torch.distributed.all_reduce(torch.zeros(1), group=target)
+        if "silence_s" in request:
+            return _word_after(request["silence_s"], rank)
         return rank, os.getpid(), sorted(os.sched_getaffinity(0))
 
     return handle
+
+
+def _word_after(silence_s: float, rank: int) -> int:
+    """A word of rank 0, for which rank 1 waits."""
+    from calibration.machine.executor.messages import Post
+
+    post, word = Post({"other": 1 - rank}, {"word": 1}), 7
+    if rank == 1:
+        word = post.wait("word")
+    else:
+        time.sleep(silence_s)
+        post.send("other", "word", word)
+    post.close()
+    return word

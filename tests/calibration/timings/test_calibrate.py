@@ -257,6 +257,12 @@ def test_a_rank_that_hangs_in_a_collective_is_blamed_and_not_those_that_wait() -
         ranks.ask({"sleep_on": 1, "seconds": 60, "reduce": True})
 
 
+def test_a_side_that_has_nothing_to_say_is_heard_later() -> None:
+    """On loaded cores a side of AMUSD was silent for longer than a collective may take, and its ranks were lost."""
+    with Ranks(["cpu:0", "cpu:1"], ECHO, {}, collective_s=1.0) as ranks:
+        assert ranks.ask({"silence_s": 3.0}, 60.0) == [7, 7]
+
+
 def test_a_rank_that_hangs_in_the_targets_group_is_blamed_too() -> None:
     """Torch gives a group of its own half an hour unless told otherwise."""
     with (
