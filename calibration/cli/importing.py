@@ -14,7 +14,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, echo, print_each, print_labelled, print_warnings
 from ssdsim.cli.options import CommandGroup, json_option, output_option, quiet_option
 from ssdsim.cli.output import echo_json
-from ssdsim.cli.param_types import Finite, OutputFile, completing
+from ssdsim.cli.param_types import DEVICE_SIZE, Finite, OutputFile, completing
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
 from ssdsim.hardware.catalog import find_hardware, hardware_names
@@ -198,7 +198,7 @@ def plain_csv(file: Path, base: str, output: Path) -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--target", help="the largest model's card or config.json, where no card has its file's name")
 @click.option("--draft", help="the smallest model's, likewise")
-@click.option("--memory", type=Finite(1e-3, 1e6), help="GiB of the device, where no profile is of it")
+@click.option("--memory", type=DEVICE_SIZE, help="GiB of the device, where no profile is of it")
 @click.option("--base", shell_complete=completing(hardware_names), help="profile whose other timings are kept")
 @output_option(
     "-o",

@@ -30,7 +30,7 @@ from ssdsim.cli.options import Verb, common_options, output_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.param_types import OfKind, Output
 from ssdsim.cli.tables import TextTable
-from ssdsim.runs.layout import CONFIG, MEASURED
+from ssdsim.runs.layout import CONFIG, MEASURED, is_written
 
 _UNITS = {"step_ms": "ms a step", "tpot_ms": "ms a token", "latency_s": "s", "tokens_per_s": "tok/s"}
 _CONFIG = 'schema = 1\nverb = "validate"\n'
@@ -77,7 +77,7 @@ def command(
 def _keep(folder: Path, validated_rows: ValidatedRows) -> None:
     """Keep what ``ssdsim report`` shows; a run that lies in the folder keeps its config."""
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / CONFIG).exists() or not (folder / CONFIG).stat().st_size:
+    if not is_written(folder / CONFIG):
         write_whole(folder / CONFIG, _CONFIG)
     write_whole(folder / MEASURED, json.dumps(validated_rows.as_json(), indent=1, allow_nan=False) + "\n")
 

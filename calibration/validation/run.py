@@ -26,7 +26,7 @@ from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import find_hardware, full_hardware_name
 from ssdsim.question.options import ALL, files, refuse_others
 from ssdsim.question.place import calibrated_options
-from ssdsim.runs.layout import CONFIG, MEASURED_TRACE, VALIDATION, locked
+from ssdsim.runs.layout import CONFIG, MEASURED_TRACE, VALIDATION, is_written, locked
 from ssdsim.runs.named_files import keep, names_in_folder, renamed
 from ssdsim.strategies.protocols.alternate import PLACES
 from ssdsim.transformer.operations import DTYPES
@@ -287,7 +287,7 @@ def _write_config(path: Path, options: dict[str, object]) -> None:
     """Write the first grid point's scenario for the report; a sweep's own is left alone."""
     import tomli_w
 
-    if path.exists() and path.stat().st_size:  # a kill of an earlier version could leave an empty one
+    if is_written(path):
         return
     names = names_in_folder(path.parent, (options.get(name) for name in files()))
     keep(path.parent, names)

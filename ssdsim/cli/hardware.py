@@ -12,7 +12,7 @@ from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, echo, print_labelled
 from ssdsim.cli.options import CommandGroup, json_option, output_option
 from ssdsim.cli.output import echo_json
-from ssdsim.cli.param_types import NUMBER, Finite, OutputFile, completing_hardware
+from ssdsim.cli.param_types import DEVICE_SIZE, NUMBER, OutputFile, completing_hardware
 from ssdsim.cli.tables import TextTable
 from ssdsim.hardware.catalog import HARDWARE, find_hardware, own_profiles
 from ssdsim.hardware.laws import TimingModel
@@ -21,7 +21,6 @@ from ssdsim.hardware.runtime_catalog import BY_DEFAULT, SUFFIX, runtime_of, save
 from ssdsim.hardware.what_if import Datasheet, from_datasheet, scale
 
 _MOST_TERA, _MOST_GIGA = 1e6, 1e6
-_ABOVE_ZERO = Finite(1e-3, 9e5)  # GiB or GB/s: a card holds a petabyte
 
 
 @click.group("hardware", cls=CommandGroup)
@@ -141,8 +140,8 @@ def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str |
 @command.command("new", example="ssdsim hardware new --like h100-sxm --memory 141 -o h200.json")
 @click.option("--like", required=True, help="profile whose launches and shapes' efficiencies are taken over")
 @click.option("--device", help="its name [default: the output's name]")
-@click.option("--memory", type=_ABOVE_ZERO, help="GiB")
-@click.option("--memory-bandwidth", type=_ABOVE_ZERO, help="GB/s")
+@click.option("--memory", type=DEVICE_SIZE, help="GiB")
+@click.option("--memory-bandwidth", type=DEVICE_SIZE, help="GB/s")
 @click.option(
     "--flops", multiple=True, help="TFLOP/s without sparsity, of 16-bit floats or as float8=1979; several times"
 )

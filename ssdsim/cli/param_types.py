@@ -93,6 +93,7 @@ class Finite(click.FloatRange):
 NUMBER, WHOLES, NUMBERS = WithinRange(Number()), WithinRange(Several(Whole())), WithinRange(Several(Number()))
 TEMPERATURES = WithinRange(Several(Temperature()))
 SEED, PORT = click.IntRange(0, 2**64 - 1), click.IntRange(1, 65535)
+DEVICE_SIZE = Finite(1e-3, 9e5)  # GiB or GB/s: a card holds a petabyte
 SECONDS, MINUTES = Finite(0.0, 1e7), Finite(0.0, 1e6, min_open=True)
 
 

@@ -122,18 +122,18 @@ class CollectiveLaw(Law[Collective]):
         key, stand_in, size = f"{op.kind}:{op.ranks}", STAND_INS.get(op.kind), op.message_bytes
         if op.ranks == 1:
             return Timing(0.0, 0.0, key, "measured")
-        if (most := self._fewer(op.kind, op.ranks)) is not None:
-            model, seconds = self.model(op.kind, op.ranks).of_message(size)
-            outside = f"{op.ranks} ranks, more than the largest timed, {most}"
-            log_sd = math.hypot(model.log_sd, _LOG_SD_A_DOUBLING * math.log2(op.ranks / most))
-            return timed(self.profile, key, model, seconds, outside, model.wander(size), log_sd=log_sd)
-        if stand_in and op.ranks not in self.profile.collectives.get(op.kind, {}):
+        most = self._fewer(op.kind, op.ranks)
+        if stand_in and most is None and op.ranks not in self.profile.collectives.get(op.kind, {}):
             own, other = (kind.replace("_", "-") for kind in (op.kind, stand_in))
             _, seconds = self.model(stand_in, op.ranks).of_message(size)
             said = f"no {op.ranks}-rank {own} was timed"
             return untimed(self.profile, key, seconds, said, f"as an {other} of as much")
         model, seconds = self.model(op.kind, op.ranks).of_message(size)
-        return timed(self.profile, key, model, seconds, model.beyond({"message_bytes": size}), model.wander(size))
+        if most is None:
+            return timed(self.profile, key, model, seconds, model.beyond({"message_bytes": size}), model.wander(size))
+        outside = f"{op.ranks} ranks, more than the largest timed, {most}"
+        log_sd = math.hypot(model.log_sd, _LOG_SD_A_DOUBLING * math.log2(op.ranks / most))
+        return timed(self.profile, key, model, seconds, outside, model.wander(size), log_sd=log_sd)
 
     def _fewer(self, kind: CollectiveKind, ranks: int) -> int | None:
         """The most ranks timed of a collective, where these are more on the same switch; else None."""

@@ -202,9 +202,14 @@ Costs = TypeVar("Costs", IndexerCosts, SparseCosts)
 def _of_device(shares: Costs, law: Law[Any], op: Operation) -> Costs:
     """Costs whose rates are shares of the device's."""
     device = law.profile.device
-    peak_flops = device.peak_flops.get(device.multiplies_in(op) or "", min(device.peak_flops.values()))
-    rates = {"bandwidth": shares.bandwidth * device.memory_bandwidth, "peak_flops": shares.peak_flops * peak_flops}
-    return shares.changed(**rates)
+    peak_flops = shares.peak_flops * _peak_flops(law, op)
+    return shares.changed(bandwidth=shares.bandwidth * device.memory_bandwidth, peak_flops=peak_flops)
+
+
+def _peak_flops(law: Law[Any], op: Operation) -> float:
+    """The peak in the best dtype that is known for it; the lowest of all where none is."""
+    device = law.profile.device
+    return device.peak_flops.get(device.multiplies_in(op) or "", min(device.peak_flops.values()))
 
 
 PREFILL_REACHED = 0.25
@@ -216,7 +221,7 @@ class PrefillSparseLaw(Law[PrefillSparse]):
 
     def timing(self, op: PrefillSparse) -> Timing:
         device = self.profile.device
-        peak_flops = device.peak_flops.get(device.multiplies_in(op) or "", min(device.peak_flops.values()))
-        roofline = Roofline(launch_s=0.0, bandwidth=device.memory_bandwidth, peak_flops=PREFILL_REACHED * peak_flops)
+        reached = PREFILL_REACHED * _peak_flops(self, op)
+        roofline = Roofline(launch_s=0.0, bandwidth=device.memory_bandwidth, peak_flops=reached)
         seconds, said = float(roofline.seconds(op.bytes, op.flops)), f"no {op.kernel} was timed"
         return untimed(self.profile, op.kernel, seconds, said, f"{PREFILL_REACHED:.0%} of the device's peak flops")

@@ -44,13 +44,14 @@ def settle_calibrated(settings: Settings) -> None:
     said = {name for name in ("target", "draft", "drafter", *_SIZES) if settings.source(name) != DEFAULT}
     for name, value in calibrated_options(settings["hardware"], said).items():
         settings.settle(name, value, CALIBRATED)
-    if settings.source("tp") == DEFAULT and (fitting := _degree_on(settings["hardware"])) < settings["tp"]:
-        settings.settle("tp", fitting, OF_DEVICE)
+    if settings.source("tp") == DEFAULT:
+        settings.settle_all({name: (value, OF_DEVICE) for name, value in _on_few_devices(settings["hardware"]).items()})
 
 
-def _degree_on(hardware: str) -> int:
-    """The largest power of two of its devices that leaves one for a draft; 1 where there is one device."""
-    return 1 << max(1, find_hardware(hardware).device.count - 1).bit_length() - 1
+def _on_few_devices(hardware: str) -> dict[str, int]:
+    """The degree where devices are too few for the default and a draft: a power of two that leaves one, if it can."""
+    fitting = 1 << max(1, find_hardware(hardware).device.count - 1).bit_length() - 1
+    return {"tp": fitting} if fitting < DEFAULTS["tp"] else {}
 
 
 def calibrated_options(hardware: str, said: Collection[str]) -> dict[str, Any]:
@@ -66,9 +67,7 @@ def calibrated_options(hardware: str, said: Collection[str]) -> dict[str, Any]:
 def with_calibrated(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:
     """Options that were given, with what their profile was calibrated for of those that an answer ``takes``."""
     hardware = options.get("hardware")
-    own = {} if hardware is None else calibrated_options(hardware, options)
-    if hardware is not None and "tp" not in options:
-        own = {"tp": min(DEFAULTS["tp"], _degree_on(hardware)), **own}
+    own = {} if hardware is None else {**_on_few_devices(hardware), **calibrated_options(hardware, options)}
     return {**{name: value for name, value in own.items() if name in takes}, **options}
 
 

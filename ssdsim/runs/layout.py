@@ -60,6 +60,11 @@ def locked(lock: Path, path: Path, what: str) -> Iterator[None]:
         raise InputError(f"{path}: another {what} is at work in it; wait for it or give another -o") from None
 
 
+def is_written(path: Path) -> bool:
+    """Whether a file is there with something in it: a kill of an earlier version could leave an empty one."""
+    return path.exists() and path.stat().st_size > 0
+
+
 @contextmanager
 def locked_run(path: Path, what: str) -> Iterator[None]:
     """Hold a run folder, made if it is not there; one that is refused before it keeps anything is taken away again."""

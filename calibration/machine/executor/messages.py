@@ -19,9 +19,7 @@ from ssdsim.pricing.step import Message
 _VALUE_BYTES = 8
 OUTCOME_VALUES = 2  # of a sequence's outcome: accepted tokens and bonus token
 _END = -1
-_SILENCE = timedelta(
-    hours=1
-)  # a side may have nothing to say in a whole run, whose length is who asked for it to bound
+_SILENCE = timedelta(hours=1)  # a side may say nothing in a whole run; who asked for the run bounds it
 
 
 def head_bytes(batch: int) -> int:
