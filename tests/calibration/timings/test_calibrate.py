@@ -114,10 +114,10 @@ def test_stopped_three_times_and_resumed_every_visit_is_there_once(
 
 
 def test_a_calibration_whose_minutes_are_over_leaves_a_partial_profile(calibration: Path, tmp_path: Path) -> None:
-    """Of the points there are a few visits each, and it wants more."""
+    """Of the points there are a few visits each, and it wants more: no minutes at all are left for one."""
     shutil.copy(calibration / "validation-profile.jsonl", tmp_path / "cpu.jsonl")
     before = lines_in(tmp_path / "cpu.jsonl")
-    done = asked("calibrate", "--device", "cpu", *SHORT_GRID, "--minutes", "0.0001", "-o", str(tmp_path / "cpu.json"))
+    done = asked("calibrate", "--device", "cpu", *SHORT_GRID, "--minutes", "1e-9", "-o", str(tmp_path / "cpu.json"))
     assert done.returncode == 0, done.stderr
     assert lines_in(tmp_path / "cpu.jsonl") == before
     (source,) = load_profile(tmp_path / "cpu.json").sources.values()
