@@ -13,7 +13,7 @@ from ssdsim.transformer.layers import Latent
 from ssdsim.transformer.operations import Attention, LatentAttention, Operation, PrefillAttention
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
 from ssdsim.transformer.shard import Block
-from ssdsim.transformer.sparse import Indexer, SparseAttention, over_prompts
+from ssdsim.transformer.sparse import SparseStep, over_prompts
 
 
 @lru_cache(maxsize=4096)
@@ -50,7 +50,7 @@ def of_prompts(op: Operation, latent: Latent | None, tokens: int, prefix: int = 
             return PrefillRecurrence(op.name, op.batch, tokens, *heads, op.rule, op.dtype, op.state_dtype)
         case Convolution():
             return replace(op, queries=tokens)
-        case Indexer() | SparseAttention():
+        case SparseStep():
             return over_prompts(op, tokens, prefix)
         case _:
             return op
@@ -83,13 +83,14 @@ def mixed_pass(
     heads = forward_pass(card, batch=batch * queries + len(chunks), context=context, **shared)
 
     def each(op: Operation) -> Iterator[Operation]:
-        if not isinstance(op, Attention | LatentAttention | Indexer | SparseAttention | RecurrentStep | Convolution):
+        if not isinstance(op, Attention | LatentAttention | SparseStep | RecurrentStep | Convolution):
             yield op
             return
+        seen: Any = op
         if batch:
-            yield replace(op, batch=batch, queries=queries)
+            yield replace(seen, batch=batch, queries=queries)
         for chunk in chunks:
-            yield of_prompts(replace(op, batch=1), card.latent, chunk.tokens, chunk.prefix)
+            yield of_prompts(replace(seen, batch=1), card.latent, chunk.tokens, chunk.prefix)
 
     blocks = tuple(Block(tuple(new for op in b.operations for new in each(op)), b.times) for b in body.blocks)
     return replace(body, blocks=blocks, after=heads.after)
