@@ -52,7 +52,7 @@ SITE = (
         section=Section.MODELS,
         default=False,
         kind=Flag(),
-        about="price a draft of another vocabulary than the target's, which engines refuse",
+        about="price a draft of another vocabulary than the target's, which most engines refuse",
         axis="drafts of any vocabulary",
     ),
     _hardware(
