@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from calibration.importers import experts, latent, recurrence, sparse, vidur
+from calibration.importers import compressed, experts, latent, recurrence, sparse, vidur
 from calibration.importers.silicon import (
     FLOAT_BYTES,
     Fits,
@@ -71,6 +71,7 @@ _COLUMNS = {
     "mla_generation_module_perf": latent.COLUMNS,
     **dict.fromkeys(recurrence.TABLES, recurrence.COLUMNS),
     **sparse.COLUMNS,
+    **compressed.COLUMNS,
     "custom_allreduce_perf": ("num_gpus", "message_size"),
     "nccl_perf": ("nccl_dtype", "op_name", "num_gpus", "message_size"),
 }
@@ -144,7 +145,8 @@ def import_aiconfigurator(
     if "mla_generation_module_perf" in tables:
         blocks = latent.import_latent(tables["mla_generation_module_perf"], made, "mla_generation_module_perf")
         more["latent"] = blocks
-    return made.changed(**more, **sparse.import_sparse(tables, made))
+    blocks_of_v4 = compressed.import_compressed(tables, made)
+    return made.changed(**more, **sparse.import_sparse(tables, made), **blocks_of_v4)
 
 
 def _fits(tables: dict[str, pd.DataFrame], card: SystemCard, device: Mapping[str, Any]) -> tuple[Fits, dict[str, str]]:

@@ -10,9 +10,10 @@ from msgspec.structs import asdict
 from ssdsim.base.card import Card, OneLine
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import replace
+from ssdsim.transformer.compressed import Compressed
+from ssdsim.transformer.hyper_connections import mixing_parameters
 from ssdsim.transformer.layers import (
     LARGEST,
-    BlockSparse,
     Experts,
     Head,
     Latent,
@@ -41,11 +42,13 @@ Architecture = Literal[
     "llama4",
     "glm4_moe",
     "minimax_m2",
-    "minimax_m3",
     "deepseek_v2",
     "deepseek_v3",
     "deepseek_v32",
     "glm_moe_dsa",
+    "deepseek_v4",
+    "mimo_v2",
+    "step3",
     "kimi_k2",
     "qwen3_next",
     "qwen3_5",
@@ -74,13 +77,15 @@ class Transformer(Card):
     ``gated_mlp`` is the SwiGLU block (gate and up fused in one GEMM), ``intermediate_size`` the width of the dense one.
     ``all_reduces_per_layer`` is 2 for Megatron-style sharding (after attention and after the MLP) and 1 for the
     proposal's transformer-shaped graph, which also has no element-wise kernels and no vocabulary (``vocab_size = 0``).
-    Layers may have ``experts``, a ``latent`` cache (to which attention may be ``sparse``), ``block_sparse`` attention,
-    a ``window`` or a ``recurrent`` state in place of attention; ``keys_are_values`` has one projection for both (in
-    layers without a window). ``attention_gate``: a gate as wide as the attention's output multiplies it. ``mlp_alone``
-    of the ``layers`` are a feed-forward and no more, the others then a mixer (attention or a state) and no more
-    (Nemotron-H); with 0 each layer is both. ``residual_block``: the hidden state is made of those after every so many
-    layers, anew before each mixer and feed-forward (attention residuals). ``mtp_layers`` predict tokens beyond the
-    next: they draft, and are not counted here; with ``mtp_plain`` they are not quantised.
+    Layers may have ``experts``, a ``latent`` cache (to which attention may be ``sparse``), a ``window`` or a
+    ``recurrent`` state in place of attention; ``keys_are_values`` has one projection for both (in layers without a
+    window). ``attention_gate``: a gate as wide as the attention's output multiplies it. ``mlp_alone`` of the ``layers``
+    are a feed-forward and no more, the others then a mixer (attention or a state) and no more (Nemotron-H); with 0 each
+    layer is both. ``residual_block``: the hidden state is made of those after every so many layers, anew before each
+    mixer and feed-forward (attention residuals). ``mtp_layers`` predict tokens beyond the next: they draft, and are not
+    counted here; with ``mtp_plain`` they are not quantised.
+    ``compressed``: attention of all layers is to a window and to entries, each of which stands for several tokens.
+    ``streams`` of hidden states are mixed around each mixer and feed-forward (hyper-connections).
     A draft ``head`` reads another model's hidden states beside its tokens.
     ``family`` names its vocabulary: models of one family can draft for each other. ``checkpoint`` is what to serve, on
     the Hugging Face hub: the tuned model where people serve that, of the same shape.
@@ -104,12 +109,13 @@ class Transformer(Card):
     experts: Experts | None = None
     latent: Latent | None = None
     sparse: Sparse | None = None
-    block_sparse: BlockSparse | None = None
+    compressed: Compressed | None = None
     window: SlidingWindow | None = None
     recurrent: Recurrent | None = None
     mlp_alone: Some = 0
     attention_gate: bool = False
     residual_block: Size | None = None
+    streams: Size = 1
     keys_are_values: bool = False
     mtp_layers: Some = 0
     mtp_plain: bool = False
@@ -136,7 +142,6 @@ class Transformer(Card):
             "recurrent": self.mixers,
             "window": self.attention_layers,
             "sparse": self.attention_layers,
-            "block_sparse": self.attention_layers,
         }
         for part, layers in most.items():
             own = getattr(self, part)
@@ -146,8 +151,11 @@ class Transformer(Card):
             raise ValueError("a latent cache with windows is not described here")
         if self.sparse and not (self.latent and self.latent.query_rank):
             raise ValueError("sparse attention is described over a latent cache whose queries are compressed, too")
-        if self.block_sparse and (self.latent or self.window):
-            raise ValueError("block_sparse attention with a latent cache or windows is not described here")
+        if self.compressed is not None:
+            if self.latent or self.window or self.recurrent or self.mlp_alone or self.kv_heads > 1:
+                raise ValueError("compressed attention is described in all layers, over one head of keys")
+            if self.compressed.csa_layers + self.compressed.hca_layers > self.layers:
+                raise ValueError(f"layers with entries are more than {self.layers}")
 
     @property
     def mixers(self) -> int:
@@ -167,12 +175,6 @@ class Transformer(Card):
     def attention_layers(self) -> int:
         """Layers with attention, over all tokens or in a window."""
         return self.mixers - self.recurrent_layers
-
-    @property
-    def sparse_steps(self) -> frozenset[str]:
-        """The kinds of operations that choose what it attends to, and that attend to it."""
-        steps = ("indexer", "sparse_attention") if self.sparse else ()
-        return frozenset((*steps, "block_choice", "block_attention") if self.block_sparse else steps)
 
     @property
     def windowed_layers(self) -> int:
@@ -225,12 +227,23 @@ class Transformer(Card):
         """
         hidden, latent = self.hidden_size, self.latent
         made = 0 if latent is None else latent.cached + (latent.query_rank or 0)
-        (indexers, beside), blocks = self._indexer_parameters, self.block_sparse
-        indexers += blocks.layers * hidden * blocks.dim if blocks else 0
+        indexers, beside = self._indexer_parameters
         joined = 0 if self.head is None else self.head.fused(hidden)
         narrowed = 0 if self.experts is None else 2 * self.expert_layers * (self.experts.latent_width or 0)
         attention = self.attention_layers * hidden * made + indexers
+        if self.compressed is not None:
+            weights = self.compressed.all_weights(self.layers, hidden, self.heads, self.head_dim)
+            attention, beside = weights.whole, weights.small
+        beside += self._mixing_parameters
         return {"attention": attention, "mlp": hidden * (narrowed + joined), "activations": beside}
+
+    @property
+    def _mixing_parameters(self) -> int:
+        """Weights that mix streams, around each mixer and feed-forward and after the last."""
+        if self.streams == 1:
+            return 0
+        around = (self.mixers + self.mlps) * mixing_parameters(self.hidden_size, self.streams)
+        return around + self.streams**2 * self.hidden_size
 
     @property
     def mlp_matrices(self) -> int:
@@ -245,16 +258,16 @@ class Transformer(Card):
             lm_head, embedding = lm_head if self.head.own_lm_head else 0, 0
         in_16_bits = self._small_parameters + (self.hidden_size if self.vocab_size else 0)
         projections, out = self._attention_parameters
-        indexers, beside_keys = self._indexer_parameters
-        if (blocks := self.block_sparse) is not None:  # of a head's queries each, and of the keys
-            indexers = blocks.layers * self.hidden_size * blocks.columns_on(1)
+        indexers, _ = self._indexer_parameters
         dense = self.dense_layers * self.hidden_size * self.mlp_matrices * self.intermediate_size
         by_part = {
             "attention": projections + indexers,
             "attention_out": out,
             "mlp": dense + self.whole_parameters["mlp"],
             "lm_head": lm_head,
-            "activations": in_16_bits + beside_keys + (0 if self.tied_embeddings else embedding),
+            "activations": in_16_bits
+            + self.whole_parameters["activations"]
+            + (0 if self.tied_embeddings else embedding),
         }
         if self.recurrent is not None:
             by_part["recurrent"] = self.recurrent.layers * self.recurrent.parameters(self.hidden_size)
@@ -295,6 +308,9 @@ class Transformer(Card):
             made = (hidden + query) * latent.query_rank if latent.query_rank else hidden * query
             made += hidden * latent.cached + latent.rank * heads * (latent.nope_dim + latent.value_dim)
             return self.attention_layers * (made + (queries - 1) * out), self.attention_layers * out
+        if self.compressed is not None:
+            weights = self.compressed.all_weights(self.layers, hidden, heads, self.head_dim)
+            return weights.whole + weights.shared, weights.out
         full, cached = self.attention_layers - self.windowed_layers, 1 if self.keys_are_values else 2
         made = full * self.head_dim * self.attention_input * (queries * heads + cached * self.kv_heads)
         out = full * self.head_dim * hidden * heads
@@ -332,17 +348,22 @@ class Transformer(Card):
 
     def kv_bytes_per_token(self, tp: int = 1, dtype: str | None = None) -> int:
         """Bytes that one token adds to the cache, kept in ``dtype``, of one of ``tp`` devices; windows are full."""
+        if self.compressed is not None:
+            return math.ceil(self.compressed.token_bytes(self.head_dim, dtype or self.precision().kv))
         full = self.attention_layers - self.windowed_layers
         if self.latent is not None and self.sparse is not None:
             latent = latent_bytes(self.latent.rank, self.latent.rope_dim, dtype or self.precision().kv)
             return full * latent + self.sparse.layers * self.sparse.cached_bytes
         if self.latent is not None:
             return full * self.latent.cached * self._value_bytes(dtype)  # of all heads, so every device holds it
-        kept = full * 2 * max(1, self.kv_heads // tp) * self.head_dim * self._value_bytes(dtype)
-        return kept + (self.block_sparse.layers * self.block_sparse.cached_bytes if self.block_sparse else 0)
+        return full * 2 * max(1, self.kv_heads // tp) * self.head_dim * self._value_bytes(dtype)
 
     def cache_bytes(self, context: int, more: int = 0, tp: int = 1, dtype: str | None = None) -> int:
         """Bytes of a sequence's cache on one of ``tp`` devices, with room for ``more`` tokens beside its context."""
+        if self.compressed is not None:
+            dim, kept, of = self.head_dim, dtype or self.precision().kv, self.compressed
+            own = of.sequence_bytes(min(context, of.window) + more, self.layers, dim, kept)
+            return own + math.ceil((context + more) * of.token_bytes(dim, kept))
         full = (context + more) * self.kv_bytes_per_token(tp, dtype)
         if self.window is None:
             return full

@@ -10,12 +10,15 @@ from typing import TypeVar
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.compressed import PrefillCompressed
 from ssdsim.transformer.operations import Attention, Gemm, Operation, PrefillAttention
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, StateKeeping
 from ssdsim.transformer.shard import Block, Shard, check_expert_parallel, check_tensor_parallel
 from ssdsim.transformer.sparse import PrefillSparse
 
 Op = TypeVar("Op", bound=Operation)
+
+_OVER_PROMPTS = (PrefillAttention, PrefillRecurrence, PrefillSparse, PrefillCompressed)
 
 DATA_PARALLEL = "data-parallel"
 """Attention where each device has sequences of its own (``data_parallel``), as the option spells it."""
@@ -90,7 +93,7 @@ class ForwardPass(Record, eq=False):
     @cached_property
     def over_prompts(self) -> bool:
         """Tell whether parts of prompts are among its tokens."""
-        return any(self.those(kind) for kind in (PrefillAttention, PrefillRecurrence, PrefillSparse))
+        return any(self.those(kind) for kind in _OVER_PROMPTS)
 
     @property
     def tokens(self) -> int:

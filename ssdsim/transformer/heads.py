@@ -23,6 +23,7 @@ SHORT_VOCABULARY = 32_000
 EAGLE3_FEATURES = 3
 BLOCK_LAYERS = 5
 PEAGLE_LAYERS = 4
+_COMPRESSED_BLOCK_LAYERS = 3
 _ALONE = {"mlp_alone": 0, "window": None, "recurrent": None, "mtp_layers": 0, "tied_embeddings": False}
 """What layers of a target have that a head's do not."""
 
@@ -45,9 +46,12 @@ def eagle3_head(target: Transformer, layers: int = 1) -> Transformer:
 def block_head(target: Transformer, kind: str, loop: Loop = "none") -> Transformer:
     """DFlash and its kin: five dense layers over a block of masked tokens, the target's LM head, and a ``loop``.
 
-    Keys and values of the context are made of five fused features of the target; they are in its cache.
+    Keys and values of the context are made of five fused features of the target; they are in its cache. Of a target
+    with compressed attention they are three layers as its own, which see a window (DSpark of DeepSeek-V4).
     """
     head = Head(features=BLOCK_LAYERS, feature_size=target.hidden_size, reads="cached", loop=loop)
+    if target.compressed is not None:
+        return _of_its_kind(target, kind, _COMPRESSED_BLOCK_LAYERS, head, f"the recipe of {kind}, arXiv 2607.05147")
     return _dense(target, kind, BLOCK_LAYERS, head, target.vocab_size)
 
 
@@ -58,6 +62,7 @@ def cache_reader(target: Transformer, kind: str, window: int | None, own_lm_head
     Its own attention sees a ``window``, or all tokens where there is none.
     """
     kept = "a latent cache" if target.latent is not None else "states" if target.recurrent is not None else ""
+    kept = kept or ("compressed entries" if target.compressed is not None else "")
     if kept:
         raise InputError(
             f"--drafter {kind} attends to keys and values of its target's last layer: {target.name} has {kept}"
@@ -75,16 +80,23 @@ def mtp_head(target: Transformer) -> Transformer:
     """
     if not target.mtp_layers:
         raise InputError(f"{target.name} has no MTP layer: --drafter mtp needs a target whose card has mtp_layers")
-    experts = None if target.experts is None else target.experts.changed(layers=1)
+    head = Head(features=1, feature_size=target.hidden_size)
+    return _of_its_kind(target, "mtp", 1, head, f"one more layer of {target.name} (DeepSeek-V3, arXiv 2412.19437)")
+
+
+def _of_its_kind(target: Transformer, kind: str, layers: int, head: Head, source: str) -> Transformer:
+    """Layers of the target's own kind; compressed attention in them is to a window alone."""
+    compressed = target.compressed and target.compressed.changed(csa_layers=0, hca_layers=0)
     changed = {
-        "name": f"mtp-{target.name}",
+        "name": f"{kind}-{target.name}",
         **_ALONE,
-        "layers": 1,
-        "experts": experts,
-        "sparse": target.sparse and target.sparse.changed(layers=1),
+        "layers": layers,
+        "experts": target.experts and target.experts.changed(layers=layers),
+        "sparse": target.sparse and target.sparse.changed(layers=layers),
+        "compressed": compressed,
         "weights": Weights() if target.mtp_plain else target.weights,
-        "head": Head(features=1, feature_size=target.hidden_size),
-        "source": f"one more layer of {target.name} (DeepSeek-V3, arXiv 2412.19437)",
+        "head": head,
+        "source": source,
     }
     return target.changed(**changed)
 
@@ -99,9 +111,10 @@ def _dense(target: Transformer, kind: str, layers: int, head: Head, vocab_size: 
         experts=None,
         latent=None,
         sparse=None,
-        block_sparse=None,
+        compressed=None,
         attention_gate=False,
         residual_block=None,
+        streams=1,
         keys_are_values=False,
         vocab_size=vocab_size,
         intermediate_size=_dense_width(target),

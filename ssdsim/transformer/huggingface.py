@@ -44,8 +44,7 @@ def _of_text(config: ConfigValues) -> ConfigValues:
     if not values or config.model_type not in WITH_A_TEXT_PART:
         return config
     outside = {key: config.values[key] for key in _OUTSIDE if config.values.get(key) is not None}
-    text = {key: value for key, value in values.items() if value is not None}
-    return ConfigValues(config.file, {"model_type": config.model_type, **outside, **text})
+    return ConfigValues(config.file, {**outside, **{key: value for key, value in values.items() if value is not None}})
 
 
 def _to_card(config: ConfigValues) -> Transformer:
@@ -84,6 +83,8 @@ def _to_card(config: ConfigValues) -> Transformer:
     modules = modules_of(card, kinds)
     kept = quantised(config.object("quantization_config"), _beside(file), modules, mtp_places(layers), file)
     weights = kept.get("weights", {})
+    if config.values.get("expert_dtype") == "fp4" and weights.get("experts") == "float8-block":
+        weights["experts"] = "mxfp4"  # with what else it says of its weights it means the others
     if "mlp" not in modules and "experts" in weights:
         weights["mlp"] = weights["experts"]  # the model has no others
     for part in ("attention_out", "recurrent"):

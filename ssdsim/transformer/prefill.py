@@ -7,13 +7,15 @@ from functools import lru_cache
 from typing import Any
 
 from ssdsim.base.record import Record, replace
+from ssdsim.transformer import compressed
 from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.compressed import CompressedAttention, CompressedIndexer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.layers import Latent
 from ssdsim.transformer.operations import Attention, LatentAttention, Operation, PrefillAttention
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
 from ssdsim.transformer.shard import Block
-from ssdsim.transformer.sparse import SparseStep, over_prompts
+from ssdsim.transformer.sparse import Indexer, SparseAttention, over_prompts
 
 
 @lru_cache(maxsize=4096)
@@ -50,10 +52,17 @@ def of_prompts(op: Operation, latent: Latent | None, tokens: int, prefix: int = 
             return PrefillRecurrence(op.name, op.batch, tokens, *heads, op.rule, op.dtype, op.state_dtype)
         case Convolution():
             return replace(op, queries=tokens)
-        case SparseStep():
+        case CompressedIndexer() | CompressedAttention():
+            return compressed.over_prompts(op, tokens, prefix)
+        case Indexer() | SparseAttention():
             return over_prompts(op, tokens, prefix)
         case _:
             return op
+
+
+_SEE_SEQUENCES = (
+    Attention, LatentAttention, Indexer, SparseAttention, CompressedAttention, RecurrentStep, Convolution,
+)  # fmt: skip
 
 
 class Chunk(Record):
@@ -83,14 +92,13 @@ def mixed_pass(
     heads = forward_pass(card, batch=batch * queries + len(chunks), context=context, **shared)
 
     def each(op: Operation) -> Iterator[Operation]:
-        if not isinstance(op, Attention | LatentAttention | SparseStep | RecurrentStep | Convolution):
+        if not isinstance(op, _SEE_SEQUENCES):
             yield op
             return
-        seen: Any = op
         if batch:
-            yield replace(seen, batch=batch, queries=queries)
+            yield replace(op, batch=batch, queries=queries)
         for chunk in chunks:
-            yield of_prompts(replace(seen, batch=1), card.latent, chunk.tokens, chunk.prefix)
+            yield of_prompts(replace(op, batch=1), card.latent, chunk.tokens, chunk.prefix)
 
     blocks = tuple(Block(tuple(new for op in b.operations for new in each(op)), b.times) for b in body.blocks)
     return replace(body, blocks=blocks, after=heads.after)

@@ -60,10 +60,18 @@ _PLACES = {
     "qwen2_moe": replace(_USUAL, shared="mlp.shared_expert"),
     "llama4": replace(_USUAL, shared="feed_forward.shared_expert", experts="feed_forward.experts.0.gate_proj"),
     **dict.fromkeys(("mixtral", "minimax_m2"), _BLOCK_SPARSE),
-    "minimax_m3": replace(_USUAL, shared="block_sparse_moe.shared_experts", experts="block_sparse_moe.experts.0.w1"),
     **dict.fromkeys(
         ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2"),
         replace(_USUAL, attention=_LATENT_ATTENTION),
+    ),
+    "deepseek_v4": replace(
+        _USUAL,
+        folder="layers",
+        attention=("attn.wq_a", "attn.wq_b", "attn.wkv"),
+        attention_out="attn.wo_b",
+        shared="ffn.shared_experts",
+        experts="ffn.experts",
+        mlp=("w1", "w2", "w3"),
     ),
     "qwen3_5": _QWEN,
     "qwen3_next": replace(_QWEN, recurrent=("linear_attn.in_proj_qkvz", "linear_attn.out_proj")),
@@ -120,7 +128,6 @@ _ALGORITHMS = {
     "FP8_PER_CHANNEL_PER_TOKEN": "float8",
     "FP8_PB_WO": "float8-block",
     "FP8_PB_REAL": "float8-block",
-    "MXFP8": "float8-block",  # a scale each 32 weights, by the same kernels
     "NVFP4": "nvfp4",
     "W4A16_NVFP4": "nvfp4",
     "MXFP4": "mxfp4",
@@ -165,7 +172,8 @@ def quantised(
     if _is_mixed(said):
         fields["weights"] = _by_layer(said, modules, file)
         inside = tuple(f"{place}." for place in mtp)
-        fields["mtp_plain"] = not any(_of_text(name).startswith(inside) for name in said["quantized_layers"])
+        listed = any(_of_text(name).startswith(inside) for name in said["quantized_layers"])
+        fields["mtp_plain"] = not listed and _others(said) is None
     elif (kept := _format(said, file)) is not None:
         left_out = _Names(said, file)
         fields["mtp_plain"] = any(left_out.has(f"{place}.mlp.gate_proj") for place in mtp)
@@ -201,13 +209,20 @@ def _is_mixed(said: Said) -> bool:
     return said.get("quant_algo") == "MIXED_PRECISION" and _is(said.get("quantized_layers"))
 
 
+def _others(said: Said) -> str | None:
+    """The format of what is not listed: the one of before, where a quantised model was quantised again in parts."""
+    return "float8-block" if said.get("quant_method") == "fp8" and said.get("weight_block_size") else None
+
+
 def _by_layer(said: Said, modules: Mapping[str, Sequence[str]], file: Path) -> dict[str, str]:
-    """Formats of parts whose modules are listed one by one; one that is not listed is not quantised."""
+    """Formats of parts whose modules are listed one by one; one that is not listed is as it was before."""
     listed = {_of_text(name): algorithm for name, algorithm in said["quantized_layers"].items()}
 
     def format_of(name: str) -> str | None:
         scheme = listed.get(name)
-        return _of_algorithm(scheme.get("quant_algo"), file) if _is(scheme) else None
+        if not _is(scheme):
+            return None if name == "lm_head" else _others(said)
+        return _of_algorithm(scheme.get("quant_algo"), file)
 
     by_part = {}
     for part, names in {**modules, "lm_head": ["lm_head"]}.items():

@@ -8,9 +8,17 @@ from functools import lru_cache
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
-from ssdsim.transformer.block_sparse import BlockAttention, BlockChoice
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.layers import BlockSparse, Experts, Head, Latent, Recurrent, Sparse, loop_operations
+from ssdsim.transformer.compressed import (
+    RATIOS,
+    Branch,
+    Compressed,
+    CompressedAttention,
+    CompressedIndexer,
+    CompressedProjections,
+)
+from ssdsim.transformer.hyper_connections import HyperConnection, Way
+from ssdsim.transformer.layers import Experts, Head, Latent, Recurrent, Sparse, loop_operations
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
     Attention,
@@ -86,6 +94,8 @@ def legal_expert_parallel(card: Transformer, tp: int) -> tuple[int, ...]:
 
 
 def _divides(card: Transformer, tp: int, ep: int) -> bool:
+    if card.compressed is not None and card.compressed.out_groups % tp:
+        return False
     # Fewer kv heads than devices are replicated, as every engine does; a remainder is not. A latent cache has no heads.
     kv_heads = [] if card.latent else [card.kv_heads] + ([card.window_heads[0]] if card.window else [])
     kv_heads += [card.recurrent.key_heads] if card.recurrent else []
@@ -160,6 +170,7 @@ class Shard(Record):
             parts.append(((*norm, *mlp, *self._all_reduce("mlp_all_reduce")), card.dense_layers))
         if card.experts is not None:
             parts.append((self._experts(card.experts), card.experts.layers))
+        parts = [((*ops, *self._mixing("post")), times) for ops, times in parts]
         if {times for _, times in parts} == {card.layers}:
             return (Block(tuple([op for ops, _ in parts for op in ops]), card.layers),)
         return tuple([Block(ops, times) for ops, times in parts])
@@ -171,6 +182,7 @@ class Shard(Record):
         vocab_shard = -(-card.vocab_size // self.tp)  # engines pad the vocabulary to a multiple of tp
         rows = self.tokens if self.rows else self.batch * self.logits
         ops: list[Operation] = [
+            *([self._elementwise("streams_sum", (card.streams + 1) * card.hidden_size)] if card.streams > 1 else []),
             self._elementwise("final_norm", 4 * card.hidden_size),
             self._gemm("lm_head", vocab_shard, card.hidden_size, self.precision.lm_head, rows),
         ]
@@ -194,9 +206,10 @@ class Shard(Record):
             if indexed < full:
                 yield self._latent_attention(card.latent, card.sparse, reuses=True), full - indexed
             return
-        if (blocks := card.block_sparse) is not None:
-            full -= blocks.layers
-            yield self._attention(card.kv_heads, card.head_dim, self.context, 2, blocks=blocks), blocks.layers
+        if card.compressed is not None:
+            for branch, layers in card.compressed.branches(card.layers):
+                yield self._compressed_attention(card.compressed, branch), layers
+            return
         if full:
             projected = 1 if card.keys_are_values else 2
             yield self._attention(card.kv_heads, card.head_dim, self.context, projected), full
@@ -206,21 +219,14 @@ class Shard(Record):
             yield self._attention(*card.window_heads, seen, 2, windowed), card.windowed_layers
 
     def _attention(
-        self,
-        all_kv_heads: int,
-        head_dim: int,
-        context: int,
-        projected: int,
-        windowed: bool = False,
-        blocks: BlockSparse | None = None,
+        self, all_kv_heads: int, head_dim: int, context: int, projected: int, windowed: bool = False
     ) -> tuple[Operation, ...]:
         """Attention by heads; ``projected`` of keys and values have a projection of their own."""
         card, shaped = self.card, self.card.vocab_size == 0
         heads, kv_heads = card.heads // self.tp, max(1, all_kv_heads // self.tp)
         q_out, kv_out, weights = heads * head_dim, kv_heads * head_dim, self.precision.attention
         queries_out = 2 * q_out if card.attention_gate else q_out
-        made = queries_out + projected * kv_out + (blocks.columns_on(self.tp) if blocks else 0)
-        ops: list[Operation] = [self._gemm("qkv", made, card.attention_input, weights)]
+        ops: list[Operation] = [self._gemm("qkv", queries_out + projected * kv_out, card.attention_input, weights)]
         if card.head is not None and card.head.reads == "cached" and self.fused:
             rows = self.batch * self.fused
             ops.insert(0, self._gemm("context_kv", projected * kv_out, card.hidden_size, weights, rows))
@@ -231,10 +237,7 @@ class Shard(Record):
             # rotary embedding of q and k in place, then k and v written to the cache (as wide as the activations here)
             ops.append(self._elementwise("rotary", 2 * (q_out + kv_out) + 4 * kv_out))
         seen = (self.batch, self.queries, context, heads, kv_heads, head_dim, self.precision.activations)
-        if blocks is None:
-            ops.append(Attention("attention", *seen, self.masked, self._kv_dtype, windowed))
-        else:
-            ops += self._to_blocks(blocks, heads, kv_heads)
+        ops.append(Attention("attention", *seen, self.masked, self._kv_dtype, windowed))
         if card.attention_gate:
             ops.append(self._elementwise("attention_gate", 3 * q_out))
         ops.append(self._gemm("attention_out", card.hidden_size, q_out, self.precision.of("attention_out")))
@@ -317,17 +320,36 @@ class Shard(Record):
             Indexer("indexer", *seen, dtype, "" if weights == dtype else weights),
         ]
 
-    def _to_blocks(self, blocks: BlockSparse, heads: int, kv_heads: int) -> list[Operation]:
-        """A choice of blocks, and attention to them."""
-        weights, dtype = self.precision.attention, self.precision.activations
-        beside, of = "" if weights == dtype else weights, (blocks.block, blocks.chosen)
-        seen = self.batch, self.queries, self.context
-        return [
-            BlockChoice("block_choice", *seen, blocks.heads_on(self.tp), blocks.dim, *of, dtype, beside),
-            BlockAttention(
-                "block_attention", *seen, *of, heads, kv_heads, self.card.head_dim, dtype, self._kv_dtype, beside
+    def _compressed_attention(self, of: Compressed, branch: Branch) -> tuple[Operation, ...]:
+        """Attention to a window and entries; every device makes these, and an indexer's choice of them, whole."""
+        card, weights, dtype = self.card, self.precision.attention, self.precision.activations
+        hidden, dim, ratio = card.hidden_size, card.head_dim, RATIOS[branch]
+        of_block, projections = of.weights(branch, hidden, card.heads, dim), "" if weights == dtype else weights
+        mine = of_block.whole + (of_block.shared + of_block.out) // self.tp
+        ops: list[Operation] = self._norm("input_norm", hidden)
+        if card.head is not None and card.head.reads == "cached" and self.fused:
+            ops.append(self._gemm("context_kv", dim, hidden, weights, self.batch * self.fused))
+        ops.append(CompressedProjections("projections", self.tokens, mine, of_block.small, weights, dtype))
+        if branch == "csa":
+            seen = self.batch, self.queries, max(1, self.context // ratio), of.index_heads, of.index_dim, of.chosen
+            ops.append(CompressedIndexer("indexer", *seen, dtype, projections))
+        ops += [
+            CompressedAttention(
+                "compressed_attention", self.batch, self.queries, self.context, of.window, ratio,
+                of.chosen if branch == "csa" else 0, card.heads // self.tp, dim, of.rope_dim, dtype, self._kv_dtype,
+                projections,
             ),
-        ]
+            *self._all_reduce("attention_all_reduce"),
+        ]  # fmt: skip
+        return tuple(ops)
+
+    def _mixing(self, way: Way) -> tuple[Operation, ...]:
+        """Hyper-connections, where the hidden state has several streams; every device has all of them."""
+        card = self.card
+        if card.streams == 1:
+            return ()
+        shape = self.tokens, card.streams, card.hidden_size, self.precision.activations
+        return (HyperConnection(f"streams_{way}", way, *shape),)
 
     def _recurrence(self, whole: Recurrent) -> tuple[Operation, ...]:
         """A recurrence; branches of a tree have states of their own, which begin as their parents': a sequence each."""
@@ -353,11 +375,12 @@ class Shard(Record):
     def _norm(self, name: str, width: int) -> list[Operation]:
         """The norm before a mixer or a feed-forward.
 
-        Before it the states after each block of layers so far, of which half are there on average, are made one.
+        Before it the states after each block of layers so far, of which half are there on average, are made one, or
+        the streams of the hidden state are.
         """
         norm = self._elementwise(name, 4 * width)
         if self.card.residual_block is None:
-            return [norm]
+            return [*self._mixing("pre"), norm]
         states = math.ceil(self.card.layers / self.card.residual_block) / 2
         return [self._elementwise("attention_residual", math.ceil((states + 1) * self.card.hidden_size)), norm]
 

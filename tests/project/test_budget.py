@@ -20,13 +20,12 @@ BUDGETS = {
     # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
     "ssdsim/cli": (4_760, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
-    # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
-    # what stands in for those that nobody timed.
-    "ssdsim/hardware": (4_660, 21),
+    # Sparse attention: an indexer, and attention to what it chose.
+    # Compressed attention in decoding and over prompts, and streams that are mixed.
+    "ssdsim/hardware": (4_710, 22),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
-    # A pass on the kernels of its engine.
-    "ssdsim/pricing": (1_980, 9),
+    "ssdsim/pricing": (1_970, 9),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     "ssdsim/question": (4_090, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
@@ -44,15 +43,16 @@ BUDGETS = {
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     "ssdsim/tokens": (3_310, 21),
     # Names of checkpoints, activations of a device; a GRU after a block.
-    # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.
-    "ssdsim/transformer": (3_980, 18),
+    # Sparse attention's operations, over prompts too, and its cache.
+    # Compressed attention's layers and operations, streams, and the configs of three families.
+    "ssdsim/transformer": (4_310, 20),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_390, 7),
     # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.
     "calibration/cli": (2_600, 14),
     # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention;
-    # a user's own models by llama-bench; blocks by engine and of MiniMax-M3.
-    "calibration/importers": (3_260, 17),
+    # a user's own models by llama-bench; blocks of compressed attention.
+    "calibration/importers": (3_375, 18),
     # What other programs take of the cores, sides that say nothing for long.
     "calibration/machine": (2_370, 14),
     # A file that says that the hub is offline.
@@ -60,8 +60,8 @@ BUDGETS = {
     # Versions, mixed passes; which rows tell a number or a version, and where a fit ends.
     "calibration/runtimes": (1_134, 5),
     # What a calibration is for where nobody says it; whether the latency was timed.
-    # Blocks of sparse attention, of tokens and of blocks.
-    "calibration/timings": (3_600, 22),
+    # Blocks of sparse attention, and of compressed attention.
+    "calibration/timings": (3_680, 23),
     # Runs as the profile was calibrated; a hit law of all pairs, trees of tables, batches; trees that no guesses make.
     "calibration/validation": (3_030, 13),
 }

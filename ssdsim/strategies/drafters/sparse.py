@@ -38,8 +38,9 @@ class SparseSelf(Drafter):
     needs_target = True
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
-        if target.latent is not None:
-            raise InputError(f"--drafter self: {target.name} has a latent cache, of which no sparse one is described")
+        if target.latent is not None or target.compressed is not None:
+            what = "a latent cache" if target.latent is not None else "a cache of entries"
+            raise InputError(f"--drafter self: {target.name} has {what}, of which no sparse one is described")
         if target.recurrent is not None:
             raise InputError(
                 f"--drafter self: {target.name} has recurrent states, which its own drafts would overwrite"

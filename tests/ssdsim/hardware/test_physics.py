@@ -1,7 +1,7 @@
 """No bundled law outruns its device, and no time falls as work grows.
 
 A grid over all bundled profiles and the shapes of models that there are: heads with keys and values of their own,
-shared ones, shards of them, latent ones, chosen ones, windows and mixtures.
+shared ones, shards of them, latent ones, chosen ones, compressed ones, windows and mixtures.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SHAPES = (
     ("qwen3-32b", 2),
     ("deepseek-r1", 8),
     ("glm-5.2", 8),
-    ("minimax-m3", 8),
+    ("deepseek-v4-pro", 8),
     ("gpt-oss-120b", 1),
     ("qwen3.5-122b-a10b", 2),
     ("nemotron-3-super", 4),

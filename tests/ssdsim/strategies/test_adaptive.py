@@ -280,6 +280,19 @@ def test_v4_pro_is_what_the_fit_predicts(b: int, loop: float) -> None:
     assert abs(v4_pro(b) / published[b] - 1.0) < 0.08
 
 
+@pytest.mark.parametrize("context", [2048, 8192])
+def test_v4_pro_is_near_by_its_own_price(context: int) -> None:
+    """With the acceptance of the fit above and no time from it; the context was not published."""
+    published = {1: 271.87, 15: 136.04, 30: 113.32, 58: 88.87, 113: 65.49, 218: 44.48}
+    alpha = [FIRST * FALLS**position for position in range(K)]
+    site: dict[str, Any] = {"target": "deepseek-v4-pro", "hardware": "b300-sxm", "tp": 8, "runtime": "vllm"}
+    of = {**site, "context": context, "drafter": "dspark", "sd_draft": "colocated", "alpha": alpha, "k": K}
+    cases = {b: configure(strategies="adaptive", b=b, **of).scenarios["adaptive"] for b in published}
+    errors = [abs(rate(cases[b]) / b / speed - 1.0) for b, speed in published.items()]
+    assert np.mean(errors) < 0.12
+    assert max(errors) < 0.25
+
+
 def test_the_age_of_confidences_is_an_option_of_every_verb() -> None:
     asked = ["simulate", "--strategies", "adaptive", "--drafter", "dspark", "--target", "qwen3-8b", "--tp", "1"]
     fresh, old = (

@@ -36,12 +36,13 @@ MIXTURES = {
     "deepseek-r1": 671.0,
     "deepseek-v3": 671.0,
     "deepseek-v3.2": 671.9,  # 671 and indexers
+    "deepseek-v4-flash": 284.3,
+    "deepseek-v4-pro": 1573.0,
     "glm-5.2": 743.4,
     "gpt-oss-120b": 116.8,
     "gpt-oss-20b": 20.9,
     "llama-4-scout": 107.8,  # 109 with what sees
     "minimax-m2.5": 228.7,
-    "minimax-m3": 426.2,  # 428 with what sees
     "nemotron-3-nano": 31.6,
     "nemotron-3-super": 120.7,
     "qwen3-235b-a22b": 235.1,
