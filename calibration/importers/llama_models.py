@@ -17,11 +17,10 @@ from ssdsim.readers.result_files import read_results
 from ssdsim.readers.results.llama_cpp import LLAMA_BENCH, TimedPass, pass_of
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.checkpoint_names import kept_in
+from ssdsim.transformer.gguf import nearest_format
 from ssdsim.transformer.operations import DTYPES, WEIGHT_BYTES
 
 _SIZES = 1.15  # times apart that the weights of one model may be counted: a file has its MTP layer, or not
-_FORMATS = {"int4": 4.8, "int8": 8.5, "bfloat16": 16.0}
-"""Bits a weight, of the formats that a file's bits stand for; between int4 and int8 are the files of 5 and 6 bits."""
 _ENDINGS = {"int4": "-q4-k-m", "int8": "-q8-0"}
 """Of a model's name that says such a file."""
 _QUANT = re.compile(r"(?i)[-._](?:ud-)?(?:i?q\d\w*|tq\d\w*|bf16|f16|f32|fp16|mxfp4\w*)$")
@@ -127,7 +126,7 @@ def _model(key: tuple[str, float, str], tests: Sequence[tuple[Facts, TimedPass, 
     return TimedModel(
         name=name,
         card=card,
-        dtype=min(_FORMATS, key=lambda each: abs(np.log(_FORMATS[each] / (facts.bits or 1.0)))),
+        dtype=nearest_format(facts.bits),
         words=facts.weights or f"{facts.bits:.1f} bits",
         file_bytes=file_bytes,
         weight_bytes=facts.bits / 8.0,

@@ -8,6 +8,7 @@ import sys
 from functools import lru_cache
 from os.path import exists, expanduser, isdir, isfile  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ssdsim.base.bundled import Shelf, may_mean
@@ -19,7 +20,11 @@ from ssdsim.hardware.profile import HardwareProfile, load_profile
 from ssdsim.transformer.card import Transformer, transformer_shaped
 from ssdsim.transformer.checkpoint_names import CheckpointName, kept_in
 
+if TYPE_CHECKING:
+    from ssdsim.transformer.gguf import GgufHeader
+
 _SHAPED = re.compile(r"transformer-shaped-(\d{1,18})x(\d{1,18})")
+_GGUF = ".gguf"
 
 
 @while_unchanged
@@ -106,7 +111,7 @@ def is_bundled_transformer(name: str) -> bool:
 
 
 def find_transformer(name: str | Path) -> Transformer:
-    """The card called ``name``: a bundled card, ``transformer-shaped-HxL``, a TOML file, or a Hugging Face config.
+    """The card called ``name``: a bundled card, ``transformer-shaped-HxL``, a TOML file, a config.json, a GGUF file.
 
     Names are matched without case, ``_`` as ``-``; ``meta-llama/Llama-3.1-70B-Instruct`` finds ``llama-3.1-70b``, and
     what a bundled card says to serve finds that card. ``Qwen/Qwen3-32B-FP8`` is ``qwen3-32b`` with weights in FP8.
@@ -117,7 +122,7 @@ def find_transformer(name: str | Path) -> Transformer:
     """
     name = full_transformer_name(text("a transformer", name))
     if (card := _named(name) or _ending(name)) is None:
-        raise TRANSFORMERS.unknown(name, _alias(name))
+        raise InputError(f"{name}: no such file") if name.endswith(_GGUF) else TRANSFORMERS.unknown(name, _alias(name))
     return card
 
 
@@ -128,6 +133,8 @@ def _named(name: str) -> Transformer | None:
     path = Path(expanduser(name))
     if path.suffix == ".toml" and isfile(path):
         return load_transformer(path)
+    if _is_gguf(name):
+        return _load_gguf(path)
     from ssdsim.transformer.huggingface import is_config, load_config  # here: bundled cards start faster without
 
     if is_config(path):
@@ -135,6 +142,32 @@ def _named(name: str) -> Transformer | None:
     if path.suffix in (".toml", ".json") or isdir(path):
         raise InputError(f"{name}: no transformer card there (a .toml card, a config.json, or a folder with one)")
     return _served(_alias(name))
+
+
+def _is_gguf(name: str) -> bool:
+    return name.endswith(_GGUF) and isfile(expanduser(name))
+
+
+@while_unchanged
+def _gguf_header(path: Path) -> GgufHeader:
+    from ssdsim.transformer.gguf import read_header  # here: bundled cards start faster without
+
+    return read_header(path)
+
+
+@while_unchanged
+def _load_gguf(path: Path) -> Transformer:
+    """The card that a GGUF file's name means, if its layers are that one's, else as its header says; in its format."""
+    header = _gguf_header(path)
+    meant = (transformer_called(CheckpointName.of(name).model) for name in header.names if name)
+    card = next((each for each in meant if each is not None and header.is_of(each)), None) or header.card
+    known = header.format in card.precision().formats_of_blocks
+    return kept_in(card, None if known else header.format, in_gguf=True)
+
+
+def unlike_its_format(name: str) -> str | None:
+    """What a GGUF file's weights are, in words, where no format is about as large; None of all else."""
+    return _gguf_header(Path(expanduser(name))).off if _is_gguf(name) else None
 
 
 def _bundled(name: str) -> Transformer | None:
@@ -161,6 +194,9 @@ def _ending(name: str) -> Transformer | None:
 def transformer_meant(name: str) -> str:
     """The card that a loose spelling or a checkpoint's name means, with the format that the latter says, in words."""
     full = full_transformer_name(name)
+    if _is_gguf(name):
+        card = find_transformer(name)
+        return f"{card.name} with weights in {card.precision().weights}"
     if full != name or Path(name).suffix in (".toml", ".json") or _named(name) or (card := _ending(name)) is None:
         return full
     said = format_named(name)

@@ -7,25 +7,29 @@ from collections.abc import Iterator
 from ssdsim.base.option import spelled
 from ssdsim.base.record import replace
 from ssdsim.base.settings import GIVEN, Settings
-from ssdsim.hardware.catalog import find_transformer, format_named
+from ssdsim.hardware.catalog import find_transformer, format_named, unlike_its_format
 from ssdsim.pricing.occupancy import target_on, usable_bytes
+from ssdsim.pricing.passes import Model
 from ssdsim.pricing.site import Site, memoized
 from ssdsim.question.place import OF_DEVICE
 from ssdsim.transformer.operations import DTYPES, QUANTISED_BYTES, WEIGHT_BYTES
 
 _SLOWER = 1.05
 """A difference that matters."""
+_ROLES: tuple[tuple[Model, str], ...] = (("target", "dtype"), ("draft", "draft_dtype"))
 
 
 def format_warnings(settings: Settings, site: Site, drafts: bool) -> Iterator[str]:
     """Warnings of a name that says another format than the one asked for, of a device's own dtype, and of a format
     that is slower than a larger one.
     """
-    for role, option in (("target", "dtype"), ("draft", "draft_dtype"))[: 1 + drafts]:
+    for role, option in _ROLES[: 1 + drafts]:
         option = option if settings[option] is not None else "dtype"
         said = format_named(settings[role]) if settings.source(option) == GIVEN else None
         if said is not None and said != settings[option]:
             yield f"priced in {spelled(option)} {settings[option]}, where the name {settings[role]} says {said}"
+        if (bits := unlike_its_format(settings[role])) is not None:
+            yield f"{settings[role]} is {bits}: priced in {site.precision_of(role).weights}, the nearest format"
     plain = find_transformer(settings["target"]).dtype
     if site.precision_of("target").weights not in DTYPES and site.target.dtype != plain:
         there = f"beside {settings['dtype']} weights all is {site.target.dtype}"

@@ -14,6 +14,8 @@ from ssdsim.hardware.catalog import own_profiles
 from ssdsim.hardware.runtime_catalog import SUFFIX
 from ssdsim.question.options import files
 from ssdsim.runs.layout import FILES, folder_within
+from ssdsim.transformer.gguf import SUFFIX as SUFFIX_OF_GGUF
+from ssdsim.transformer.gguf import header_bytes
 from ssdsim.transformer.huggingface import quantisation_file
 
 
@@ -58,7 +60,15 @@ def keep(folder: Path, names: Mapping[str, str]) -> None:
             for source, copy in zip((*_beside(file), file), (*_beside(kept), kept), strict=True):
                 if source.is_file():
                     with replaced(copy) as partial:
-                        shutil.copyfile(source, partial)
+                        _copy(source, partial)
+
+
+def _copy(source: Path, copy: Path) -> None:
+    """Copy a file; of a model's weights (GGUF) the header, which is all that is read of it."""
+    if source.suffix == SUFFIX_OF_GGUF:
+        copy.write_bytes(header_bytes(source))
+    else:
+        shutil.copyfile(source, copy)
 
 
 def _beside(file: Path) -> tuple[Path, Path]:

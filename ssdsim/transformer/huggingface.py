@@ -28,7 +28,7 @@ def is_config(path: Path) -> bool:
 def load_config(path: Path) -> Transformer:
     """The card of a Hugging Face config (file or folder)."""
     file = path / "config.json" if isdir(path) else path
-    return _to_card(_of_text(_values(file, "config.json")))
+    return card_of(_of_text(_values(file, "config.json")))
 
 
 def _values(file: Path, what: str) -> ConfigValues:
@@ -47,7 +47,7 @@ def _of_text(config: ConfigValues) -> ConfigValues:
     return ConfigValues(config.file, {**outside, **{key: value for key, value in values.items() if value is not None}})
 
 
-def _to_card(config: ConfigValues) -> Transformer:
+def card_of(config: ConfigValues) -> Transformer:
     file, model_type = config.file, config.model_type
     family = FAMILIES.get(model_type)
     reads = family.reads if family else frozenset()

@@ -27,6 +27,7 @@ from ssdsim.base.extras import install
 from ssdsim.base.record import MutableRecord
 from ssdsim.tokens.pair_file import Participant
 from ssdsim.tokens.pair_routing import Choices, Routing, counted
+from ssdsim.transformer.gguf import SUFFIX as GGUF_SUFFIX
 
 _OF_LOADING = ("_name_or_path", "transformers_version")  # of where a config was read, and by what
 _WINDOWS = ("sliding_window", "attention_chunk_size")
@@ -225,7 +226,7 @@ def _vocabulary(model: Any) -> int:
 def _source(name: str) -> tuple[str, dict[str, Any]]:
     """Name that transformers takes: a folder, a hub id, or a folder and the GGUF file in it."""
     path = Path(name).expanduser()
-    if path.suffix == ".gguf":
+    if path.suffix == GGUF_SUFFIX:
         if not path.is_file():
             raise InputError(f"{name}: no such file")
         _need_gguf()
