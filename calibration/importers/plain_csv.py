@@ -54,7 +54,7 @@ def with_plain_csv(profile: HardwareProfile, path: Path, source: str) -> Hardwar
             raise InputError(f"{path}: {len(rows)} complete rows of {op}; a fit needs at least {FEWEST_ROWS}")
         if op == "gemm":
             for dtype, (m, n, k, seconds) in _groups(rows, "dtype", *_COLUMNS["gemm"]):
-                gemm[dtype] = fit_gemm(m, n, k, seconds, DTYPE_BYTES[dtype], source)
+                gemm[dtype] = fit_gemm(m, n, k, seconds, DTYPE_BYTES[dtype], source, base=profile.gemm.get(dtype))
         elif op == "attention":
             for dtype, columns in _groups(rows, "dtype", *ATTENTION_SHAPE):
                 timed = dict(zip((*ATTENTION_SHAPE, "seconds"), columns, strict=True))

@@ -27,6 +27,7 @@ _JUDGED_ROWS = 40  # of a range, whose percentile tells something
 _NORMAL_80 = 1.2816  # standard deviations within which 80 % of a normal distribution are
 _STREAMED_WEIGHTS = 1e6
 _FULL_TILES = (16.0, 32.0, 64.0)
+_FAR_LONGER = 5.0
 _PADDED_BEYOND = 0.1  # in logs: so much longer for fewer tokens is no noise
 _LONGER_BEYOND = 0.06  # a token more than full tiles hold; of bfloat16 on an H100 it is 1 %, of 8 bits 20 %
 
@@ -39,14 +40,20 @@ def fit_gemm(
     element_bytes: float,
     source: str,
     seed: int = 0,
+    base: GemmModel | None = None,
 ) -> GemmModel:
-    """The model of timed GEMMs ``(m, k) @ (k, n)``; all arrays have shape ``(rows,)``."""
+    """The model of timed GEMMs ``(m, k) @ (k, n)``; all arrays have shape ``(rows,)``.
+
+    Where every matrix streams for far longer than a launch of ``base`` takes, a launch takes no longer than there.
+    """
     rows = checked_rows("gemm", {"m": m, "n": n, "k": k, "seconds": seconds})
+    launch_s = np.inf if base is None else base.segments[0].roofline.launch_s
+    most_launch_s = launch_s if rows["seconds"].min() > _FAR_LONGER * launch_s else np.inf
     rows["nk"] = rows["n"] * rows["k"]
     held = hold_out(len(rows["m"]), seed)
     blends = _blends(rows["m"])
     knots = _TILED_KNOTS if _is_tiled(rows) else _GEMM_KNOTS
-    fits = [_fit_segment(rows, held, *limits, element_bytes, knots, seed) for limits in _ranges(blends)]
+    fits = [_fit_segment(rows, held, *limits, element_bytes, knots, seed, most_launch_s) for limits in _ranges(blends)]
     trained = GemmModel(
         source=source,
         element_bytes=element_bytes,
@@ -78,13 +85,15 @@ def _fit_segment(
     element_bytes: float,
     knots: Mapping[str, int],
     seed: int,
+    most_launch_s: float,
 ) -> tuple[GemmSegment, GemmSegment, int]:
     """The segment for ``smallest <= m <= largest``: trained, final, and the number of rows trained on."""
     inside = (rows["m"] >= smallest) & (rows["m"] <= largest)
     m, n, k, seconds = (rows[name][inside] for name in ("m", "n", "k", "seconds"))
     values = {name: np.asarray(each, float) for name, each in gemm_variables(m, n, k, knots).items()}
     moved_bytes = element_bytes * (m * k + k * n + m * n)
-    fit = fit_corrected(moved_bytes, 2 * m * n * k, values, seconds, held[inside], knots, _GEMM_TERMS, seed)
+    work = moved_bytes, 2 * m * n * k
+    fit = fit_corrected(*work, values, seconds, held[inside], knots, _GEMM_TERMS, seed, most_launch_s)
     trained = GemmSegment(roofline=fit.roofline, correction=fit.trained)
     return trained, GemmSegment(roofline=fit.roofline, correction=fit.final), int(np.sum(~held[inside]))
 

@@ -29,9 +29,13 @@ _LEFT = 0.03  # of a feature's length: one with less left beside the chosen feat
 _RIDGE = 0.01  # keeps coefficients of terms that hardly vary in the rows near zero
 
 
-def fit_roofline(moved_bytes: Array, flops: Array, seconds: Array) -> Roofline:
-    """The smooth maximum of a launch floor, streaming and arithmetic; all of shape ``(rows,)``."""
-    fastest = np.array([seconds.min(), (moved_bytes / seconds).max(), (flops / seconds).max(), 2.0])
+def fit_roofline(moved_bytes: Array, flops: Array, seconds: Array, most_launch_s: float = np.inf) -> Roofline:
+    """The smooth maximum of a launch floor, streaming and arithmetic; all of shape ``(rows,)``.
+
+    ``most_launch_s`` bounds the floor where nothing small enough to show it was timed.
+    """
+    launch_s = min(seconds.min(), most_launch_s / 1.5)
+    fastest = np.array([launch_s, (moved_bytes / seconds).max(), (flops / seconds).max(), 2.0])
 
     def residuals(logs: Array) -> Array:
         launch, bandwidth, peak, sharpness = np.exp(logs)
@@ -61,9 +65,10 @@ def fit_corrected(
     knots: Mapping[str, int],
     most_terms: int,
     seed: int = 0,
+    most_launch_s: float = np.inf,
 ) -> CorrectedFit:
     fitted = {name: column[~held] for name, column in values.items()}
-    roofline = fit_roofline(moved_bytes[~held], flops[~held], seconds[~held])
+    roofline = fit_roofline(moved_bytes[~held], flops[~held], seconds[~held], most_launch_s)
     log_ratio = np.log(seconds / roofline.seconds(moved_bytes, flops))
     terms = choose_terms(log_ratio[~held], fitted, knots, most_terms, seed)
     return CorrectedFit(

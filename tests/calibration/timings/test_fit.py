@@ -42,6 +42,23 @@ def test_a_roofline_is_found_again() -> None:
     assert roofline.sharpness == pytest.approx(MACHINE.sharpness, rel=0.05)
 
 
+def test_a_table_without_small_matrices_has_the_launches_of_its_base() -> None:
+    """One model's layers, as a profiler of an engine times them: the smallest streams for 40 us, a launch takes 2."""
+    card = MACHINE.changed(launch_s=2e-6, bandwidth=9e11, peak_flops=1.6e14)
+    tokens, layers = np.array([1.0, 2, 4, 8, 16, 32, 64, 128]), np.array([[6144, 4096], [4096, 4096], [28672, 4096.0]])
+    m, (n, k) = np.repeat(tokens, 3), np.tile(layers.T, 8)
+    seconds = card.seconds(2 * (m * k + k * n + m * n), 2 * m * n * k) * noise(len(m), 0.02)
+    small = gemm_grid()
+    base = fit_gemm(*small, gemm_seconds(*small) / 2, 2, "base")
+    bound = fit_gemm(m, n, k, seconds, 2, "here", base=base)
+    assert max(each.roofline.launch_s for each in bound.segments) <= 1.01 * base.segments[0].roofline.launch_s
+    assert bound.report is not None
+    assert bound.report.median_error < 0.03
+    assert float(bound.seconds(1.0, 2048.0, 2048.0)) < 15e-6  # which stream for 9 us
+    of_its_own = fit_gemm(*small, gemm_seconds(*small), 2, "again", base=base)
+    assert of_its_own == fit_gemm(*small, gemm_seconds(*small), 2, "again")
+
+
 def test_gemms_of_a_known_machine_are_predicted_between_and_beyond_the_timed_shapes() -> None:
     m, n, k = gemm_grid(4096)
     model = fit_gemm(m, n, k, gemm_seconds(m, n, k), 2, "here")
