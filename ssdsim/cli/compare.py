@@ -10,7 +10,7 @@ from ssdsim.advise.recommend.request import workload
 from ssdsim.cli.console import echo
 from ssdsim.cli.options import Verb, chosen_options, common_options, explain_option
 from ssdsim.cli.param_types import OfKind
-from ssdsim.cli.recommend import Gpus, answered, beside_searched, searched_options
+from ssdsim.cli.recommend import GPUS, Gpus, answered, beside_searched, searched_options
 from ssdsim.question.options import ALL
 
 _BESIDE: dict[str, Any] = {
@@ -22,7 +22,7 @@ _BESIDE: dict[str, Any] = {
 @click.command(
     "compare", cls=Verb, example="ssdsim compare --gpus 5 --model llama-3.1-70b -b 16", needs=("strategies",)
 )
-@click.option("--gpus", type=OfKind(Gpus()), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
+@click.option("--gpus", type=OfKind(Gpus()), required=True, help=GPUS)
 @click.option(*ALL["b"].flags, "b", type=int, default=1, show_default=True, help="sequences in flight")
 @searched_options
 @chosen_options(lambda: (name for name in workload() if name != "subject"), instead=beside_searched)

@@ -43,11 +43,14 @@ _NAMED = ""  # by --engine
 _FILES = (SPECULATIVE_CONFIG, "json", "csv")
 
 
+GPUS = "GPUs that may be used, over all copies: 8, 8xh200, or 1xrtx-4090+1xrtx-3090 with a draft's own"
+
+
 class Gpus(Kind):
-    """``8``, or ``8xh200``, whose profile it names too."""
+    """``8``, or ``8xh200``, whose profile it names too, or those of the target and of its draft."""
 
     metavar = "n|nxhardware"
-    parse_error = "not a number of GPUs such as 8 or 8xh200"
+    parse_error = "not a number of GPUs such as 8, 8xh200 or 1xrtx-4090+1xrtx-3090"
 
     def parse(self, text: str) -> int | str:
         if not text.isdecimal() and "x" not in text.lower():
@@ -107,7 +110,7 @@ def beside_searched() -> Mapping[str, Any]:
     example="ssdsim recommend --gpus 8xh100-sxm --model llama-3.1-70b -b 1,16,64",
     needs=("rate", "gpu_hour", "strategies"),
 )
-@click.option("--gpus", type=OfKind(Gpus()), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
+@click.option("--gpus", type=OfKind(Gpus()), required=True, help=GPUS)
 @click.option(
     *ALL["b"].flags, "b", type=OfKind(Batches(Whole())), default="1", show_default=True, help="sequences in flight"
 )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
+
 from rich.console import Console
 from rich.text import Text
 
@@ -15,11 +19,13 @@ from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, print_labelled, print_origins, print_warnings
 from ssdsim.cli.screen import MOST_COLUMNS, carried, print_screen, screen
 from ssdsim.cli.tables import TextTable
+from ssdsim.hardware.catalog import short_hardware_name
 from ssdsim.pricing.occupancy import format_count
+from ssdsim.pricing.site import Site
 from ssdsim.question.configuration import Configuration
 from ssdsim.question.drafting import published_head
 from ssdsim.question.engines import Engine
-from ssdsim.question.options import ALL
+from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.question.token_inputs import TokenInput
 from ssdsim.rounds.round import PART_TITLES, PARTS, Estimate
 from ssdsim.tokens.saguaro import PLAIN
@@ -139,7 +145,7 @@ def _standing(each: TokenInput) -> str:
 def _next(prediction: Prediction) -> str:
     site, settings = prediction.configuration.site, prediction.configuration.settings
     given = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
-    searched = "" if site is None else f"ssdsim recommend --gpus {site.profile.device.count}{carried(given)}"
+    searched = "" if site is None else f"ssdsim recommend --gpus {_searched(site, given)}"
     head = published_head(given)
     heads = f"--drafter {head}: such heads are published for {settings['target']}" if head else ""
     if not searched:
@@ -148,6 +154,15 @@ def _next(prediction: Prediction) -> str:
         if len(beside := f"{searched:29}  {more}") <= _BESIDE_NEXT:
             return "\n".join(filter(None, (beside, heads)))
     return "; ".join((searched, _MORE, *([f"--drafter {head} is published"] if head else [])))
+
+
+def _searched(site: Site, given: Mapping[str, Any]) -> str:
+    """The GPUs of a recommendation and what else it takes: the node's, or both kinds where the draft has its own."""
+    if "draft_hardware" not in given:
+        return f"{site.profile.device.count}{carried(given)}"
+    own, other = (short_hardware_name(given.get(r, DEFAULTS["hardware"])) for r in ("hardware", "draft_hardware"))
+    rest = {name: value for name, value in given.items() if name != "hardware"}
+    return f"{quote(f'{site.tp}x{own}+1x{other}')}{carried(rest)}"
 
 
 def _not_there(prediction: Prediction) -> str:

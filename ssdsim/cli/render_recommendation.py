@@ -15,9 +15,10 @@ from ssdsim.answers.decision import WORTH_KNOWING, Decision
 from ssdsim.answers.turning import conditions
 from ssdsim.answers.verdict import title_of
 from ssdsim.base.intervals import Interval
+from ssdsim.base.record import replace
 from ssdsim.cli.screen import MOST_LINES, carried, height, print_screen
-from ssdsim.hardware.catalog import short_hardware_name
 from ssdsim.hardware.runtime_catalog import find_runtime
+from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.drafting import drafter_by_options, published_head
 from ssdsim.question.question import effective
 from ssdsim.question.token_inputs import ACCEPTANCE, HITS
@@ -77,7 +78,7 @@ def _asked(request: SearchRequest) -> str:
     draft = f" + {v['draft']}" if drafting and drafter_by_options(request.options) == "model" else ""
     engine = f" with {_engine(request)}" if request.engine.called else ""
     floor = f", at least {request.at_least:g} tokens/s a user" if request.at_least else ""
-    return f"{v['target']}{draft} on up to {request.gpus} {short_hardware_name(v['hardware'])}{engine}{floor}"
+    return f"{v['target']}{draft} on up to {request.named(request.kinds or Devices(request.gpus))}{engine}{floor}"
 
 
 def _engine(request: SearchRequest) -> str:
@@ -211,8 +212,9 @@ def _switch_headline(request: SearchRequest, answers: Sequence[BatchAnswer]) -> 
     best = first or answers[0].best
     assert best is not None
     copies = f" as {best.copies} copies of" if best.copies > 1 else ","
-    hardware = short_hardware_name(v["hardware"])
-    where = f"{v['target']} on {best.gpus} {hardware} with {_engine(request)}{copies} TP {best.shape.tp}"
+    devices = best.shape.devices
+    gpus = replace(devices, target=best.copies * devices.target, draft=best.copies * devices.draft)
+    where = f"{v['target']} on {request.named(gpus)} with {_engine(request)}{copies} TP {best.shape.tp}"
     drafter = drafter_by_options(request.options)
     what = f"SD with {drafters.ALL.named(drafter).title if drafter != 'model' else v['draft']}"
     on = [answer.batch for answer in answers if answer.best is not None and answer.best.lookahead]

@@ -195,8 +195,8 @@ def transformer_meant(name: str) -> str:
     """The card that a loose spelling or a checkpoint's name means, with the format that the latter says, in words."""
     full = full_transformer_name(name)
     if _is_gguf(name):
-        card = find_transformer(name)
-        return f"{card.name} with weights in {card.precision().weights}"
+        loaded = find_transformer(name)
+        return f"{loaded.name} with weights in {loaded.precision().weights}"
     if full != name or Path(name).suffix in (".toml", ".json") or _named(name) or (card := _ending(name)) is None:
         return full
     said = format_named(name)

@@ -435,7 +435,7 @@ def provenance_summary(
         if variant and variant not in {*dtypes, *rules, str(ranks)}:
             continue
         source = profile.sources[model.source]
-        error = f" {model.report.median_error:.1%}" if model.report else ""
+        error = f" {model.report.median_error:.1%}" if model.report and model.report.rows_held_out else ""
         called = what if variant not in QUANTISED_BYTES else f"{what} {variant}"
         by_kind[source.kind].append(f"{called}{error}")
         origins[source.kind].add(f"{source.source} {source.commit}".strip())

@@ -143,15 +143,20 @@ def _numbers(version: str) -> tuple[float, ...]:
     return (math.inf,) if matched is None else (int(matched[1]), int(matched[2]))
 
 
+def own_runtime(name: str | Path) -> Path | None:
+    """The file of the runtime that lies beside the profile called ``name``; None where none does."""
+    path = Path(expanduser(full_hardware_name(str(name))))
+    beside = path.with_suffix(SUFFIX)
+    return beside if path.suffix == ".json" and isfile(beside) else None
+
+
 def runtime_of(profile: HardwareProfile, name: str | Path) -> tuple[Runtime, str]:
     """The runtime that belongs to the profile called ``name``, and why.
 
     A calibration writes ``m.runtime.toml`` beside ``m.json``; older profiles hold their ``fixed`` costs themselves.
     Otherwise the default engine on a GPU; on a CPU nothing but kernels runs.
     """
-    path = Path(expanduser(full_hardware_name(str(name))))
-    beside = path.with_suffix(SUFFIX)
-    if path.suffix == ".json" and isfile(beside):
+    if (beside := own_runtime(name)) is not None:
         return load_runtime(beside), f"beside {profile.name}"
     if profile.fixed is not None:
         return of_fixed_costs(profile.fixed, profile.name), f"fixed costs of {profile.name}"

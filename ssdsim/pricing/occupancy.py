@@ -29,18 +29,24 @@ class Devices(Record):
     """Devices that a strategy occupies: the target's (all its replicas), and the draft's own.
 
     Those of the draft may serve so many ``targets``, each on devices of its own: in turn, or all that wait
-    ``together``.
+    ``together``. ``on_host``: the draft runs on the host's CPU, which is no GPU.
     """
 
     target: int
     draft: int = 0
     targets: int = 1
     together: bool = False
+    on_host: bool = False
+
+    @property
+    def draft_gpus(self) -> int:
+        """GPUs of the draft's own."""
+        return 0 if self.on_host else self.draft
 
     @property
     def total(self) -> int:
         """GPUs of all that share the draft."""
-        return self.targets * self.target + self.draft
+        return self.targets * self.target + self.draft_gpus
 
     def of_kind(self, kind: str) -> int:
         """GPUs of all roles of a kind (``target``, ``draft``); 0 of one that runs on a host."""
@@ -56,7 +62,12 @@ class Devices(Record):
     @property
     def per_target(self) -> float:
         """GPUs per target, with its share of a shared draft: 4 + 1/N; a whole number where nothing is shared."""
-        return self.target + self.draft if self.targets == 1 else self.total / self.targets
+        return self.total if self.targets == 1 else self.total / self.targets
+
+
+def is_host_of(draft: HardwareProfile, target: HardwareProfile) -> bool:
+    """Tell whether a draft's device is the CPU of the host in which the target's GPUs are."""
+    return draft.device.kind == "cpu" and target.device.kind != "cpu"
 
 
 def format_count(gpus: float) -> str:
@@ -134,12 +145,20 @@ def check_devices(title: str, site: Site, devices: Devices, together: bool = Tru
     shared = draft if together and site.profile.name == site.draft_profile.name else 0
     if devices.target + shared > have:
         fitting = [tp for tp in legal_tensor_parallel(site.target) if devices.target // site.tp * tp + shared <= have]
-        nearest_fit = f"; the nearest that fits is tp {max(fitting)}" if fitting else ""
+        nearest_fit = _nearest(site, max(fitting)) if fitting else ""
         needs = f"{devices.target} target and {shared} draft devices" if shared else f"{devices.target} target devices"
         raise DoesNotFit(f"{title} needs {needs}, {site.profile.name} has {have}{nearest_fit}")
     if draft > site.draft_profile.device.count:
         count = site.draft_profile.device.count
         raise DoesNotFit(f"{title} needs {draft} draft devices, {site.draft_profile.name} has {count}")
+
+
+def _nearest(site: Site, tp: int) -> str:
+    """The degree for which there are devices, if the target has room there, else what it lacks."""
+    there = target_alone(replace(site, tp=tp, ep=min(site.ep, tp)), 0)
+    if there.needs_bytes(site.batch) <= usable_bytes(site.profile):
+        return f"; the nearest that fits is tp {tp}"
+    return f"; at most tp {tp} is there, and {there.shortage(site.batch)}"
 
 
 USABLE_SHARE = 0.9  # engines keep a tenth for activations, graphs and fragmentation (vLLM's own default)

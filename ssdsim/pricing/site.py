@@ -378,11 +378,16 @@ class Site(Record):
         return cost_of_message(self.token_bytes(tokens), self.profile) * (self.tp - 1).bit_length()
 
     def _cost_to_draft(self, message_bytes: int) -> Cost:
-        """Cost of a message between the target's first device and a draft's own, the next after the target's last."""
+        """Cost of a message between the target's first device and a draft's own, the next after the target's last.
+
+        Two devices of different kinds have no link of their own: the slower of theirs counts, which lead to the host.
+        """
         if self.network is not None:
             return self.network.cost_of(message_bytes)
-        pair = (0, self.tp) if self.draft_profile is self.profile else None
-        return cost_of_message(message_bytes, self.draft_profile, pair)
+        if self.draft_profile is self.profile:
+            return cost_of_message(message_bytes, self.profile, (0, self.tp))
+        ends = [self.draft_profile, *([self.profile] if self.profile.link else [])]
+        return max((cost_of_message(message_bytes, each) for each in ends), key=attrgetter("seconds"))
 
     def feature_bytes(self, tokens: int) -> int:
         """Bytes that a draft reads of its target: states of ``tokens`` tokens a sequence, or keys and values."""

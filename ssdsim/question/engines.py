@@ -10,7 +10,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.base.settings import DEFAULT, Settings
 from ssdsim.hardware.runtime_card import Runs
-from ssdsim.hardware.runtime_catalog import find_runtime
+from ssdsim.hardware.runtime_catalog import find_runtime, own_runtime
 from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.options import ALL
 from ssdsim.strategies import drafters
@@ -92,11 +92,15 @@ def strategies_by_options(given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def settle_strategies(settings: Settings) -> None:
-    """Derive who is compared, where nobody says it and an engine is named."""
-    if settings.source("strategies") == DEFAULT and settings["engine"] is not None:
-        names = strategies_by_options({"engine": settings["engine"]})
-        if names and names != settings["strategies"]:
-            settings.settle("strategies", names, f"what {find_runtime(settings['engine']).engine} runs")
+    """Derive who is compared, where nobody says it and an engine is named, or a profile's own is known."""
+    if settings.source("strategies") != DEFAULT or settings["t_sd"] is not None:
+        return
+    engine = settings["engine"] or own_runtime(settings["hardware"])
+    if engine is None:
+        return
+    names = strategies_by_options({"engine": str(engine)})
+    if names and names != settings["strategies"]:
+        settings.settle("strategies", names, f"what {find_runtime(str(engine)).engine} runs")
 
 
 def subject_among(names: Sequence[str], asked: str | None) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
 from ssdsim.base.record import Record, replace
-from ssdsim.base.settings import CALIBRATED, DEFAULT, Settings
+from ssdsim.base.settings import CALIBRATED, DEFAULT, GIVEN, Settings
 from ssdsim.hardware.catalog import find_hardware, find_transformer, format_named
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
@@ -18,6 +19,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.question.drafting import draft_of
 from ssdsim.question.measured_pair import routed
 from ssdsim.question.options import DEFAULTS
+from ssdsim.strategies.protocols.alternate import SD_DRAFT
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
@@ -25,6 +27,8 @@ from ssdsim.transformer.precision import BESIDE_QUANTISED, Precision
 
 OF_DEVICE = "the device's"
 """The source of a dtype that the card's was not timed in, and of a degree for few devices."""
+PLACEHOLDER = "placeholder"
+"""The source of a profile that is of no machine."""
 _SIZES = ("tp", "dtype", "context")
 
 
@@ -69,6 +73,16 @@ def with_calibrated(options: Mapping[str, Any], takes: Collection[str]) -> dict[
     hardware = options.get("hardware")
     own = {} if hardware is None else {**_on_few_devices(hardware), **calibrated_options(hardware, options)}
     return {**{name: value for name, value in own.items() if name in takes}, **options}
+
+
+def settle_place_of_draft(settings: Settings) -> None:
+    """Put a draft that takes turns with its target on the device that is given for drafts, if no other reads that."""
+    given = next((name for name in ("draft_hardware", "draft_link_us") if settings.source(name) == GIVEN), None)
+    if given is None or settings.source(SD_DRAFT.name) != DEFAULT:
+        return
+    drafting = [each for each in map(strategies.ALL.named, settings["strategies"]) if each.drafts]
+    if drafting and all(SD_DRAFT in each.options for each in drafting):
+        settings.settle(SD_DRAFT.name, "separate", f"{spelled(given)} is given, and nobody else drafts there")
 
 
 def drafting_of(settings: Settings) -> Drafting | None:
@@ -204,6 +218,14 @@ def _settled_runtime(settings: Settings) -> Runtime:
     runtime, why = runtime_of(find_hardware(settings["hardware"]), settings["hardware"])
     settings.derive("engine", runtime.name, why)
     return runtime
+
+
+def placeholder_warnings(site: Site) -> Iterator[str]:
+    """A warning of a device that stands for any of its kind."""
+    profile = site.draft_profile
+    if any(each.source == PLACEHOLDER for each in profile.sources.values()):
+        yours = "ssdsim import llama-bench makes yours of llama-bench -ngl 0"
+        yield f"{profile.name} is a placeholder, {profile.device.topology}, right within a factor of 2.5: {yours}"
 
 
 def runtime_for(options: Mapping[str, Any]) -> Runtime:

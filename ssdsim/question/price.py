@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.base.record import Record
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import (
@@ -20,6 +20,7 @@ from ssdsim.pricing.occupancy import (
     check_dtypes,
     check_memory,
     check_place,
+    is_host_of,
 )
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -118,6 +119,8 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
         steps, devices = strategy.steps(site, drafter), strategy.devices(settings, 1, drafter)
         return Priced(steps, devices, again=_again(settings, strategy, None, drafter))
     devices = strategy.devices(settings, site.tp, drafter)
+    if devices.draft and is_host_of(site.draft_profile, site.profile):
+        devices = replace(devices, on_host=True)
     check_dtypes(site, strategy.drafts and drafter.needs_device, beside=devices.draft == 0)
     check_context(site, strategy.lookahead(settings))
     elsewhere = site.network is not None or devices.targets > 1  # another machine may have the draft

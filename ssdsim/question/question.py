@@ -26,7 +26,14 @@ from ssdsim.question.engines import settle_strategies, subject_among
 from ssdsim.question.formats import format_warnings
 from ssdsim.question.measured_pair import settle_pair, token_warnings
 from ssdsim.question.options import DEFAULTS, members
-from ssdsim.question.place import drafting_of, settle_calibrated, settle_spread, site_of
+from ssdsim.question.place import (
+    drafting_of,
+    placeholder_warnings,
+    settle_calibrated,
+    settle_place_of_draft,
+    settle_spread,
+    site_of,
+)
 from ssdsim.question.point_table import Result, result_of
 from ssdsim.question.price import Priced, price
 from ssdsim.question.scenario import Scenario
@@ -125,6 +132,7 @@ def complete(settings: Settings) -> None:
     """Derive what the profile, the engine, a measured pair and a published draft know in the place of defaults."""
     settle_calibrated(settings)
     settle_strategies(settings)
+    settle_place_of_draft(settings)
     settle_pair(settings)
     settle_drafter(settings)
     settle_draft(settings)
@@ -175,5 +183,6 @@ def warnings_of(
     of_drafts = (*vocabulary_warnings(with_room, site), *ahead_warnings(with_room, contestants.drafter))
     of_names = () if site is None else format_warnings(settings, site, contestants.draft)
     older = None if site is None or settings["engine"] is None else older_than_all(settings["engine"])
-    of_names = (*of_names, *([older] if older else []))
+    of_places = () if site is None or not contestants.draft else placeholder_warnings(site)
+    of_names = (*of_names, *([older] if older else []), *of_places)
     return (*token_warnings(settings), *published_warnings(settings), *of_drafts, *of_names)

@@ -34,7 +34,7 @@ SITE = (
         prominence=9,
         default="llama-3.1-70b",
         kind=Name(full=full_transformer_name, meant=transformer_meant),
-        about="target model: a card (ssdsim models list), a config.json, or transformer-shaped-HxL",
+        about="target model: a card (ssdsim models list), a config.json, a .gguf, or transformer-shaped-HxL",
         axis="target",
         spellings=("--model",),
     ),
@@ -44,7 +44,7 @@ SITE = (
         prominence=4,
         default=DRAFT,
         kind=Name(full=full_transformer_name, meant=transformer_meant),
-        about="draft model's card; with another --drafter, its own card or a config.json",
+        about="draft model's card or .gguf; with another --drafter, its own card or a config.json",
         axis="draft",
     ),
     _hardware(
@@ -78,7 +78,7 @@ SITE = (
     machine_choice(
         name="draft_hardware",
         kind=Name(full=full_hardware_name, meant=hardware_meant),
-        about="profile of SSD's draft device",
+        about="profile of a draft's own device: SSD's, of SD where nobody else drafts; cpu is the host's",
         axis="draft hardware",
         default_note="--hardware",
     ),

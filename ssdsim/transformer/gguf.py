@@ -271,7 +271,8 @@ class _Bytes:
         return self.take(self.number("Q")).decode("utf-8", "replace")
 
     def count(self, most: int) -> int:
-        if (found := self.number("Q")) > most:
+        found: int = self.number("Q")
+        if found > most:
             raise self.wrong(f"{found} entries, more than {most}")
         return found
 

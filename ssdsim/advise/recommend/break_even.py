@@ -251,7 +251,7 @@ def _over_batches(search: Search, batch: int, subject: Deployment) -> _Contender
         if name != request.subject
         for shape in placements(request, name)
         if request.engine.lacks_devices(shape.devices.draft, shape.targets) is None
-        for copies in range(1, request.gpus // shape.gpus + 1)
+        for copies in range(1, request.copies(shape.devices) + 1)
     )
     placed = [(subject.shape, subject.copies), *rivals]
     return _Contenders(search, batch, tuple((each, n) for like, n in placed for each in coarse_grid(request, like)))

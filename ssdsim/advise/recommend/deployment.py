@@ -159,7 +159,7 @@ class Deployment(Record):
         shape, devices = self.shape, self.shape.devices
         copies = f"{self.copies} x " if self.copies > 1 else ""
         replicas = f" x {devices.target // shape.tp}" if devices.target > shape.tp else ""
-        draft = f" + {devices.draft}" if devices.draft else ""
+        draft = f" + {'CPU' if devices.on_host else devices.draft}" if devices.draft else ""
         sharing = f"{shape.targets} x " if shape.targets > 1 else ""
         return f"{copies}{self.title} {sharing}{degrees(shape.tp, shape.ep, shape.data_parallel)}{replicas}{draft}"
 
@@ -200,7 +200,7 @@ def deployment_json(d: Deployment, gpu_hour: float | None = None) -> dict[str, A
         **picked(d, "name", "copies", "gpus"),
         **picked(d.shape, "strategy", "tp", "ep", "settings"),
         **picked(d.rate, "tokens_per_round", "p_hit", "p_all_hit"),
-        "draft_gpus": d.shape.devices.draft,
+        "draft_gpus": d.shape.devices.draft_gpus,
         "sequences_per_target": d.copy_batch,
         "tokens_per_second": d.total,
         "tokens_per_second_per_user": d.per_user,

@@ -157,7 +157,8 @@ def recommend(
 
     Parameters
     ----------
-    gpus : the budget, fewer of which may be used; ``8xh200`` also names their profile.
+    gpus : the budget, fewer of which may be used; ``8xh200`` also names their profile, ``1xrtx-4090+1xrtx-3090`` those
+        of targets and of drafts.
     b : sequences in flight over all copies, one batch or several.
     rank : ``user`` (tokens/s per user), ``gpu`` (tokens/s per GPU in use) or ``cost`` (of a token, with ``gpu_hour``).
     gpu_hour : price of a GPU for an hour.

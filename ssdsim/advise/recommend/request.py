@@ -13,9 +13,10 @@ from ssdsim.base.checks import few_enough, listed, whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.plain import picked
-from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import find_hardware, find_transformer, full_hardware_name
+from ssdsim.base.record import Record, replace
+from ssdsim.hardware.catalog import find_hardware, find_transformer, full_hardware_name, short_hardware_name
 from ssdsim.hardware.profile import provenance_summary
+from ssdsim.pricing.occupancy import Devices, is_host_of
 from ssdsim.question.checked_options import checked
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.engines import Engine
@@ -35,6 +36,8 @@ Use = Literal["needed", "all"]
 USES = ("needed", "all")
 _NUMBER = re.compile(r"\d{1,9}")
 _COUNTED = re.compile(r"(\d{1,6})\s*[x×]\s*(\S+)")
+_AND_COUNTED = re.compile(r"\s*\+\s*(?=\d{1,6}\s*[x×])")
+_ROLES = ("hardware", "draft_hardware")
 MOST_GPUS = 10_000
 MOST_VALUES = 1_000  # of a list: each is searched
 
@@ -42,8 +45,9 @@ MOST_VALUES = 1_000  # of a list: each is searched
 class SearchRequest(Record):
     """A checked question about ``subject`` among ``strategies``.
 
-    ``use`` says which GPUs count for a token's cost: those needed, or all ``gpus``. Only strategies that ``engine``,
-    the named runtime's, runs are ranked. ``options`` go to :func:`ssdsim.configure` at every point. ``axes`` are the
+    ``use`` says which GPUs count for a token's cost: those needed, or all ``gpus``. ``kinds`` are the devices that
+    targets and drafts may use, where they are of two kinds. Only strategies that ``engine``, the named runtime's, runs
+    are ranked. ``options`` go to :func:`ssdsim.configure` at every point. ``axes`` are the
     searched options of each strategy with the values that may be chosen. ``warnings`` are about values left out.
     """
 
@@ -61,6 +65,26 @@ class SearchRequest(Record):
     options: Mapping[str, Any]
     axes: Mapping[str, Mapping[SearchAxis, Values]]
     warnings: tuple[str, ...] = ()
+    kinds: Devices | None = None
+
+    def occupied(self, devices: Devices) -> Devices:
+        """The devices as they are counted here."""
+        return replace(devices, on_host=True) if devices.draft and self.kinds and self.kinds.on_host else devices
+
+    def copies(self, devices: Devices) -> int:
+        """The most copies of what occupies ``devices``."""
+        if self.kinds is None:
+            return self.gpus // devices.total
+        of_targets = self.kinds.target // (devices.targets * devices.target)
+        return min(of_targets, self.kinds.draft // devices.draft) if devices.draft else of_targets
+
+    def named(self, devices: Devices) -> str:
+        """Devices by the names of their profiles: ``8 h100-sxm``, ``1 rtx-4090 + 1 rtx-3090``."""
+        target, draft = (self.options.get(role) for role in ("hardware", "draft_hardware"))
+        own, other = short_hardware_name(target or DEFAULTS["hardware"]), short_hardware_name(draft or "")
+        if not devices.draft or draft in (None, target):
+            return f"{devices.total} {own}"
+        return f"{devices.targets * devices.target} {own} + {devices.draft} {other}"
 
     @property
     def ranked(self) -> tuple[str, ...]:
@@ -90,9 +114,7 @@ def provenance(request: SearchRequest) -> list[dict[str, str]]:
     asked = (options["dtype"], options["draft_dtype"] or options["dtype"])
     precisions = [card.precision(dtype, options["kv_dtype"]) for card, dtype in zip(cards, asked, strict=True)]
     dtypes = {kept for precision in precisions for kept in precision.formats}
-    profiles = {
-        p.name: p for p in (find_hardware(options[r] or options["hardware"]) for r in ("hardware", "draft_hardware"))
-    }
+    profiles = {p.name: p for p in (find_hardware(options[r] or options["hardware"]) for r in _ROLES)}
     most = max(request.searched[TARGET.option] or ())
     exchanges = options["attention"] == DATA_PARALLEL
     rules = {card.recurrent.rule for card in cards if card.recurrent}
@@ -132,7 +154,7 @@ def make_request(
 ) -> SearchRequest:
     """Check the question and settle the searched values; ``given`` are options of the workload and of the search."""
     options = with_ranges({name: value for name, value in given.items() if value is not None})
-    count, options = _counted(gpus, options)
+    count, options, drafts = _counted(gpus, options)
     options = with_calibrated(options, workload())
     names = ALL["strategies"].checked(options.pop("strategies", strategies.DEFAULT))
     engine = Engine.of(options)
@@ -150,14 +172,16 @@ def make_request(
         load_acceptance(Path(options["acceptance"]), 1)
     effective({**options, **{name: values[0] for name, values in narrowed.items()}})  # which reads a pair
     total = whole("--gpus", count, 1, MOST_GPUS)
-    scope = Scope(total, find_transformer(options.get("target", DEFAULTS["target"])), options)
+    kinds = _kinds(total, drafts, options)
+    target = find_transformer(options.get("target", DEFAULTS["target"]))
+    scope = Scope(total, target, options, None if kinds is None else kinds.draft)
     warnings: dict[str, None] = {}
     searched = {name: _searched(each, narrowed, scope, warnings) for name, each in axes.items()}
     _check_degrees(scope.target, searched)
     for axis in (axis for each in searched.values() for axis in each if not axis.is_idle(options)):
         options = {**dict(axis.implied), **options}
     return SearchRequest(
-        gpus=scope.gpus,
+        gpus=total if kinds is None else kinds.total,
         batches=whole_numbers("b", b),
         rank=rank,  # type: ignore[arg-type]  # checked above
         gpu_hour=gpu_hour,
@@ -171,6 +195,7 @@ def make_request(
         options=options,
         axes=searched,
         warnings=tuple(warnings),
+        kinds=kinds,
     )
 
 
@@ -195,15 +220,37 @@ def _check_names(options: Mapping[str, Any], names: Sequence[str]) -> None:
             raise unknown(f"{spelled(name)} {why}", name, (*allowed, "b", *elsewhere))
 
 
-def _counted(gpus: int | str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The number of GPUs, and the options with their profile, if ``gpus`` names it: ``8xh200``."""
-    matched = _COUNTED.fullmatch(gpus.strip()) if isinstance(gpus, str) else None
-    if matched is None:
-        return int(gpus) if isinstance(gpus, str) and _NUMBER.fullmatch(gpus) else gpus, dict(options)
-    hardware = full_hardware_name(matched[2])
-    if options.get("hardware", hardware) != hardware:
-        raise InputError(f"--gpus {gpus} names other hardware than --hardware {options['hardware']}")
-    return int(matched[1]), {**options, "hardware": hardware}
+def _counted(gpus: int | str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any], int | None]:
+    """The number of GPUs, the options with their profile, if ``gpus`` names it (``8xh200``), and how many drafts have.
+
+    ``1xrtx-4090+1xrtx-3090`` are the target's and the draft's; else drafts have what is left (None).
+    """
+    if not isinstance(gpus, str) or _NUMBER.fullmatch(gpus):
+        return int(gpus) if isinstance(gpus, str) else gpus, dict(options), None
+    parts = [_COUNTED.fullmatch(part) for part in _AND_COUNTED.split(gpus.strip())]
+    if len(parts) > len(_ROLES):
+        raise InputError(f"--gpus {gpus} names {len(parts)} kinds: give the target's and the draft's, NxGPU+NxGPU")
+    named, counts = dict(options), list[int]()
+    for role, part in zip(_ROLES, parts, strict=False):
+        if part is None:
+            return gpus, named, None
+        hardware = full_hardware_name(part[2])
+        if named.setdefault(role, hardware) != hardware:
+            raise InputError(f"--gpus {gpus} names other hardware than {spelled(role)} {named[role]}")
+        counts.append(int(part[1]))
+    return counts[0], named, counts[1] if len(counts) > 1 else None
+
+
+def _kinds(targets: int, drafts: int | None, options: Mapping[str, Any]) -> Devices | None:
+    """The devices that targets and drafts may use, where they are of two kinds: a host's CPU always is."""
+    target, draft = options.get("hardware", DEFAULTS["hardware"]), options.get("draft_hardware")
+    if draft is None:
+        return None
+    on_host = is_host_of(find_hardware(draft), find_hardware(target))
+    if not on_host and drafts is None:
+        return None
+    most = find_hardware(draft).device.count if drafts is None else whole("--gpus", drafts, 1, MOST_GPUS)
+    return Devices(targets, most, on_host=on_host)
 
 
 def _check_counted(rank: str, gpu_hour: float | None, at_least: float | None, use: str) -> None:

@@ -274,7 +274,7 @@ def with_settings(shape: Shape, settings: Mapping[str, Any]) -> Shape:
 
 def splits(request: SearchRequest, shape: Shape, batch: int) -> Iterator[tuple[int, int]]:
     """Possible numbers of copies, each with the sequences of the fullest target (no target is empty)."""
-    for copies in range(1, min(request.gpus // shape.gpus, batch // shape.targets) + 1):
+    for copies in range(1, min(request.copies(shape.devices), batch // shape.targets) + 1):
         targets = copies * shape.targets
         size = -(-batch // targets)
         if -(-batch // size) == targets:
@@ -305,10 +305,10 @@ def placed(request: SearchRequest, strategy: str, placement: Mapping[str, Any]) 
     if "attention" in request.options:
         placement = {**placement, "attention": options["attention"]}
     drafter = drafters.ALL.named(drafter_by_options(request.options))
-    devices = strategies.ALL.named(strategy).devices(options, options["tp"], drafter)
+    devices = request.occupied(strategies.ALL.named(strategy).devices(options, options["tp"], drafter))
     shape = Shape(strategy, tuple(placement.items()), (), devices)
     even = shape.ep in legal_expert_parallel(find_transformer(options["target"]), shape.tp)
-    return shape if even and devices.total <= request.gpus else None
+    return shape if even and request.copies(devices) else None
 
 
 def placements(request: SearchRequest, strategy: str) -> Iterator[Shape]:

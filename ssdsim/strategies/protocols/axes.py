@@ -22,11 +22,20 @@ _MORE = " (--extrapolate goes on)"
 
 
 class Scope(Record):
-    """Limits of a search: GPUs in all, the target, and the given options."""
+    """Limits of a search: GPUs in all, the target, and the given options.
+
+    ``drafts``: devices of another kind beside them, which drafts alone may use; None where there is one kind.
+    """
 
     gpus: int
     target: Transformer
     options: Mapping[str, Any]
+    drafts: int | None = None
+
+    @property
+    def beside_target(self) -> int:
+        """The most devices beside a target's."""
+        return self.gpus - 1 if self.drafts is None else self.drafts
 
 
 class SearchAxis(Record, kw_only=True):
@@ -194,7 +203,7 @@ class DraftDevicesAxis(SearchAxis):
     """Numbers of devices beside those of the target."""
 
     def possible(self, scope: Scope) -> Values:
-        return tuple(range(1, scope.gpus))
+        return tuple(range(1, scope.beside_target + 1))
 
     def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
         """Powers of two; all numbers where only some may be chosen."""

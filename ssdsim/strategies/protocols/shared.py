@@ -52,7 +52,7 @@ class TargetsAxis(SearchAxis, kw_only=True):
         return False
 
     def possible(self, scope: Scope) -> Values:
-        return tuple(range(1, scope.gpus))
+        return tuple(range(1, scope.gpus + (scope.drafts is not None)))
 
     def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
         """One where the draft is beside its target."""

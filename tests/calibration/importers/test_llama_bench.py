@@ -99,8 +99,10 @@ def test_a_draft_on_another_device_is_a_second_profile(tmp_path: Path) -> None:
         "NVIDIA GeForce RTX 3090",
     ]
     assert (draft.output.name, target.remarks) == ("mine-draft.json", ())
-    asked = {"hardware": kept(target), "draft_hardware": kept(draft), "sd_draft": "separate"}
-    assert ssdsim.predict(alpha=0.7, strategies=["ar", "sd"], **asked).estimates["sd"].round_s > 0.0
+    asked = {"hardware": kept(target), "draft_hardware": kept(draft)}
+    answer = ssdsim.predict(alpha=0.7, **asked)
+    assert [*answer.estimates] == ["ar", "sd"]
+    assert answer.configuration.scenarios["sd"].devices.draft == 1
 
 
 def test_markdown_and_a_draft_in_another_format(tmp_path: Path) -> None:
