@@ -133,7 +133,7 @@ def _named(name: str) -> Transformer | None:
     path = Path(expanduser(name))
     if path.suffix == ".toml" and isfile(path):
         return load_transformer(path)
-    if _is_gguf(name):
+    if is_gguf(name):
         return _load_gguf(path)
     from ssdsim.transformer.huggingface import is_config, load_config  # here: bundled cards start faster without
 
@@ -144,7 +144,8 @@ def _named(name: str) -> Transformer | None:
     return _served(_alias(name))
 
 
-def _is_gguf(name: str) -> bool:
+def is_gguf(name: str) -> bool:
+    """Tell whether a name is that of a GGUF file, which is there."""
     return name.endswith(_GGUF) and isfile(expanduser(name))
 
 
@@ -167,7 +168,7 @@ def _load_gguf(path: Path) -> Transformer:
 
 def unlike_its_format(name: str) -> str | None:
     """What a GGUF file's weights are, in words, where no format is about as large; None of all else."""
-    return _gguf_header(Path(expanduser(name))).off if _is_gguf(name) else None
+    return _gguf_header(Path(expanduser(name))).off if is_gguf(name) else None
 
 
 def _bundled(name: str) -> Transformer | None:
@@ -194,7 +195,7 @@ def _ending(name: str) -> Transformer | None:
 def transformer_meant(name: str) -> str:
     """The card that a loose spelling or a checkpoint's name means, with the format that the latter says, in words."""
     full = full_transformer_name(name)
-    if _is_gguf(name):
+    if is_gguf(name):
         loaded = find_transformer(name)
         return f"{loaded.name} with weights in {loaded.precision().weights}"
     if full != name or Path(name).suffix in (".toml", ".json") or _named(name) or (card := _ending(name)) is None:

@@ -23,6 +23,7 @@ from ssdsim.pricing.step import Pass, PassKey, moved_by_warnings
 from ssdsim.question.engines import engine_warnings
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.options import ALL, effective_options, members
+from ssdsim.question.place import OF_FILE
 from ssdsim.question.question import OWN_BEST, Question, warnings_of
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.spellings import any_spelling
@@ -96,7 +97,7 @@ class Configuration(Displayable, Record):
         """The place, without degrees where each has ``own_degrees``, and the engine if given or ``names_engine``."""
         if self.site is None:
             return self.place
-        engine = names_engine or self.settings.source("engine") == GIVEN
+        engine = names_engine or self.settings.source("engine") in (GIVEN, OF_FILE)
         return f"{self._models if own_degrees else self.place}{f' with {self.site.runtime.title}' if engine else ''}"
 
     @property

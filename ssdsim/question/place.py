@@ -10,10 +10,10 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
 from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import CALIBRATED, DEFAULT, GIVEN, Settings
-from ssdsim.hardware.catalog import find_hardware, find_transformer, format_named
+from ssdsim.hardware.catalog import find_hardware, find_transformer, format_named, is_gguf
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
-from ssdsim.hardware.runtime_catalog import find_runtime, runtime_of
+from ssdsim.hardware.runtime_catalog import find_runtime, own_runtime, runtime_of
 from ssdsim.pricing.passes import Network
 from ssdsim.pricing.site import Site
 from ssdsim.question.drafting import draft_of
@@ -27,6 +27,9 @@ from ssdsim.transformer.precision import BESIDE_QUANTISED, Precision
 
 OF_DEVICE = "the device's"
 """The source of a dtype that the card's was not timed in, and of a degree for few devices."""
+OF_FILE = "what runs GGUF files"
+"""The source of an engine that follows from the target."""
+_RUNS_GGUF = "llama-cpp"
 PLACEHOLDER = "placeholder"
 """The source of a profile that is of no machine."""
 _SIZES = ("tp", "dtype", "context")
@@ -72,7 +75,23 @@ def with_calibrated(options: Mapping[str, Any], takes: Collection[str]) -> dict[
     """Options that were given, with what their profile was calibrated for of those that an answer ``takes``."""
     hardware = options.get("hardware")
     own = {} if hardware is None else {**_on_few_devices(hardware), **calibrated_options(hardware, options)}
+    if (engine := engine_of_file({**own, **options})) is not None:
+        own["engine"] = engine
     return {**{name: value for name, value in own.items() if name in takes}, **options}
+
+
+def settle_engine(settings: Settings) -> None:
+    """Derive the engine of a file that one engine runs."""
+    if (engine := engine_of_file(settings)) is not None:
+        settings.settle("engine", engine, OF_FILE)
+
+
+def engine_of_file(options: Mapping[str, Any]) -> str | None:
+    """The engine of a target that is a GGUF file, where nobody names one and none lies beside the profile."""
+    target, hardware = (options.get(name) for name in ("target", "hardware"))
+    if options.get("engine") is not None or target is None or not is_gguf(target):
+        return None
+    return None if hardware is not None and own_runtime(hardware) is not None else _RUNS_GGUF
 
 
 def settle_place_of_draft(settings: Settings) -> None:

@@ -30,6 +30,7 @@ from ssdsim.question.place import (
     drafting_of,
     placeholder_warnings,
     settle_calibrated,
+    settle_engine,
     settle_place_of_draft,
     settle_spread,
     site_of,
@@ -131,6 +132,7 @@ def effective(given: Mapping[str, Any]) -> Settings:
 def complete(settings: Settings) -> None:
     """Derive what the profile, the engine, a measured pair and a published draft know in the place of defaults."""
     settle_calibrated(settings)
+    settle_engine(settings)
     settle_strategies(settings)
     settle_place_of_draft(settings)
     settle_pair(settings)

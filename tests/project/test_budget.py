@@ -35,7 +35,7 @@ BUDGETS = {
     "ssdsim/pricing": (1_990, 9),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices;
     # a draft's own device, placeholders.
-    "ssdsim/question": (4_115, 22),
+    "ssdsim/question": (4_150, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first.

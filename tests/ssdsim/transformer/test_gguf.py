@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ssdsim.advise.recommend.request import make_request
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer, transformer_meant, unlike_its_format
 from ssdsim.question.configuration import configure
@@ -96,6 +97,16 @@ def test_a_pair_of_files_is_priced_as_the_pair_of_cards(kept: str, tmp_path: Pat
     )
     for name, scenario in by_name.scenarios.items():
         assert by_file.scenarios[name].estimate.tokens_per_second == scenario.estimate.tokens_per_second
+
+
+def test_a_file_is_run_by_llama_cpp_where_nobody_names_an_engine(tmp_path: Path) -> None:
+    path = str(gguf(tmp_path / "Llama-3.1-8B.gguf"))
+    answer = configure(target=path, hardware="rtx-4090")
+    assert (answer.settings["engine"], [*answer.scenarios]) == ("llama-cpp", ["ar", "sd"])
+    assert answer.setup_text().endswith("with llama.cpp")
+    assert configure(target=path, hardware="rtx-4090", engine="vllm").settings["engine"] == "vllm"
+    request = make_request(gpus="1xrtx-4090", b=1, rank="user", gpu_hour=None, at_least=None, seed=0, target=path)
+    assert request.engine.called == "llama.cpp"
 
 
 @pytest.mark.parametrize(
