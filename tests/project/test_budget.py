@@ -10,31 +10,28 @@ from site_generator.shown import PROJECT
 
 # room: (lines, files of more than three lines). A room whose budget rises says why, in a sentence beside it.
 BUDGETS = {
-    # One rule for recommend and export, the command for all loads, who keeps up; GPUs of two kinds.
+    # One rule for recommend and export, the command for all loads, who keeps up.
+    # GPUs of two kinds.
     "ssdsim/advise": (3_860, 18),
     # Each at its own best, at many points at once; how sure, where it turns, each C; arguments of Python's calls.
     "ssdsim/answers": (5_490, 29),
     # Limits of files, what is JSON; spellings in Python; all that a card lacks, the road to one that is not there;
     # bytes that are no text.
     "ssdsim/base": (2_430, 21),
-    # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out;
+    # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
     # GPUs of two kinds.
-    "ssdsim/cli": (4_780, 29),
+    "ssdsim/cli": (4_775, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # Sparse attention: an indexer, and attention to what it chose.
-    # Compressed attention in decoding and over prompts, and streams that are mixed; names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
-    # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
-    # what stands in for those that nobody timed; names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
-    # Sparse attention: an indexer, and attention to what it chose; GGUF files found.
-    "ssdsim/hardware": (4_745, 22),
+    # Compressed attention in decoding and over prompts, and streams that are mixed.
+    # GGUF files found, runtimes beside profiles.
+    "ssdsim/hardware": (4_750, 22),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
-    # what memory and arithmetic leave of an engine's factors, and drafts over several devices; prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
-    # A pass on the kernels of its engine; prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
-    # what memory and arithmetic leave of an engine's factors, and drafts over several devices; a host's CPU.
+    # A host's CPU, which is no GPU.
     "ssdsim/pricing": (1_990, 9),
-    # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices;
-    # a draft's own device, placeholders.
+    # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
+    # A draft's own device, placeholders, engines of files.
     "ssdsim/question": (4_150, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
@@ -42,20 +39,21 @@ BUDGETS = {
     "ssdsim/reports": (5_560, 30),
     # What a look at a slot finds in the long run.
     "ssdsim/rounds": (1_270, 6),
-    # Numbers of a run that are none; no link out of a folder, no folder of what is refused; headers for weights.
-    "ssdsim/runs": (1_060, 6),
+    # Numbers of a run that are none; no link out of a folder, no folder of what is refused.
+    # Headers in place of weights.
+    "ssdsim/runs": (1_055, 6),
     # How many replicas an SLO needs and on which degrees, K at the load; short logs repeated.
     "ssdsim/serving": (6_790, 26),
-    # Saguaro's C, targets out of step, MineDraft's clock, Domino; devices of two kinds.
+    # Saguaro's C, targets out of step, MineDraft's clock, Domino.
+    # Devices of two kinds.
     "ssdsim/strategies": (5_410, 36),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     "ssdsim/tokens": (3_310, 21),
     # Names of checkpoints, activations of a device; a GRU after a block.
     # Sparse attention's operations, over prompts too, and its cache.
-    # Compressed attention's layers and operations, streams, and the configs of three families; names of checkpoints, activations of a device; a GRU after a block.
-    # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config; names of checkpoints, activations of a device; a GRU after a block.
-    # Sparse attention's operations, over prompts too, and its cache; headers of GGUF files.
-    "ssdsim/transformer": (4_605, 21),
+    # Compressed attention's layers and operations, streams, and the configs of three families.
+    # Headers of GGUF files.
+    "ssdsim/transformer": (4_595, 21),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_390, 7),
     # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.
@@ -70,10 +68,9 @@ BUDGETS = {
     # Versions, mixed passes; which rows tell a number or a version, and where a fit ends.
     "calibration/runtimes": (1_134, 5),
     # What a calibration is for where nobody says it; whether the latency was timed.
-    # Blocks of sparse attention, and of compressed attention; what a calibration is for where nobody says it; whether the latency was timed.
-    # Blocks of sparse attention, of tokens and of blocks; what a calibration is for where nobody says it; whether the latency was timed.
-    # Blocks of sparse attention; launches that a table does not show.
-    "calibration/timings": (3_695, 23),
+    # Blocks of sparse attention, and of compressed attention.
+    # Launches that a table does not show.
+    "calibration/timings": (3_690, 23),
     # Runs as the profile was calibrated; a hit law of all pairs, trees of tables, batches; trees that no guesses make.
     "calibration/validation": (3_030, 13),
 }
