@@ -1,8 +1,9 @@
-"""Fit sparse attention: the kernel of the indexer's scores, and whole blocks of indexer, choice and attention."""
+"""Fit sparse attention: the kernel of an indexer's scores, and whole blocks of a choice and attention to it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 from scipy.optimize import least_squares, nnls
@@ -12,10 +13,21 @@ from calibration.timings.fit_roofline import domain_of, those
 from ssdsim.base.checks import Array
 from ssdsim.hardware.latent import smooth_maximum
 from ssdsim.hardware.profile import REACHED, Device
-from ssdsim.hardware.sparse import INDEXER_SHARES, IndexerCosts, IndexerModel, SparseCosts, SparseModel
+from ssdsim.hardware.sparse import BlockChoiceModel, IndexerCosts, IndexerModel, SparseCosts, SparseModel
 from ssdsim.transformer.sparse import KEY_DTYPE
 
 Rows = Mapping[str, Array]
+_MANY_SCORES = 2e6
+"""A table that has no more says nothing of what each score takes beside what a query's do in turn."""
+_UNITS = 132  # of a device that does not say how many queries it goes through at once
+Kind = Literal["tokens", "blocks"]
+"""What is chosen: tokens of a latent cache (DSA), or blocks of keys and values (MSA)."""
+
+_LAUNCH_S, _PER_TOKEN_S = 1.6e-5, 4e-8
+"""Of an indexer where a table has no blocks without one: what SGLang 0.5.14 takes longer for a GLM-5 block with one, on
+an H100 and a B200. A choice of blocks is in every block, so its launches are told from no others."""
+_PEAK_SHARE, _SHARPNESS = 0.45, 1.6
+"""Of the kernel of scores on an H100 (vLLM 0.24.0), where it was not timed alone."""
 _LARGE = 0.05  # relative error from which on a row weighs less
 _ROUNDS = 8  # of weighing anew
 
@@ -43,18 +55,31 @@ def fit_indexer_kernel(rows: Rows, device: Device) -> tuple[float, float]:
     return float(np.exp(fitted.x[3])), float(np.exp(fitted.x[4]))
 
 
-_INDEXER = ("launch_s", "per_token_s", "choose_s", "per_choice_s", "per_score_s")
-_ATTENTION = ("launch_s", "per_doubling_s", "per_token_s", "per_row_s", "per_seen_s", "of_gathered", "of_flops")
+_INDEXER = ("launch_s", "per_token_s", "choose_s", "per_choice_s", "per_score_s", "per_key_s")
+_ATTENTION = (
+    "launch_s",
+    "per_head_s",
+    "per_doubling_s",
+    "per_token_s",
+    "per_row_s",
+    "per_seen_s",
+    "of_gathered",
+    "of_flops",
+)
 
 
 def fit_sparse(
-    by_cache: Mapping[str, Rows], kernel: tuple[float, float] | None, source: str, device: Device
+    by_cache: Mapping[str, Rows],
+    kernel: tuple[float, float] | None,
+    source: str,
+    device: Device,
+    kind: Kind = "tokens",
 ) -> tuple[IndexerModel, dict[str, SparseModel]]:
-    """The model of an indexer, and of attention for each dtype of the cache, from whole blocks beside one format.
+    """The model of a choice, and of attention for each dtype of the cache, from whole blocks beside one format.
 
     Errors are those of whole held-out blocks: parts are not timed apart, and nobody waits for one alone.
     """
-    rates = _rates(kernel, device)
+    rates = _rates(kernel, device, kind)
     held = {kept: hold_out(len(rows["seconds"])) for kept, rows in by_cache.items()}
     seen = {kept: those(rows, ~held[kept]) for kept, rows in by_cache.items()}
     trained, whole = _solved(seen, rates), _solved(by_cache, rates)
@@ -68,7 +93,8 @@ def fit_sparse(
     rows = {name: np.concatenate([each[name] for each in by_cache.values()]) for name in next(iter(by_cache.values()))}
     indexed = those({**rows, "index": rows["indexed"]}, rows["indexed"] > 0)
     variables = {"tokens": indexed["tokens"], "context": indexed["context"], "heads": indexed["indexer_heads"]}
-    indexer = IndexerModel(source=source, domain=domain_of(variables), report=worst, costs=whole[0])
+    model_of = IndexerModel if kind == "tokens" else BlockChoiceModel
+    indexer = model_of(source=source, domain=domain_of(variables), report=worst, costs=whole[0])
     return indexer, {
         kept: SparseModel(
             source=source,
@@ -80,19 +106,27 @@ def fit_sparse(
     }
 
 
-def _rates(kernel: tuple[float, float] | None, device: Device) -> IndexerCosts:
-    """The rates of an indexer: keys that no cache holds are read as fast as memory gives them."""
-    share, sharpness = kernel or (INDEXER_SHARES.peak_flops, INDEXER_SHARES.sharpness)
-    return INDEXER_SHARES.changed(
+def _rates(kernel: tuple[float, float] | None, device: Device, kind: Kind) -> IndexerCosts:
+    """The rates of a choice: keys that no cache holds are read as fast as memory gives them."""
+    share, sharpness = kernel or (_PEAK_SHARE, _SHARPNESS)
+    of_tokens = kind == "tokens"
+    return IndexerCosts(
+        launch_s=_LAUNCH_S * of_tokens,
+        per_token_s=_PER_TOKEN_S * of_tokens,
+        choose_s=0.0,
+        per_choice_s=0.0,
+        per_score_s=0.0,
+        per_key_s=0.0,
+        at_once=float(device.compute_units or _UNITS),
         bandwidth=significant(REACHED * device.memory_bandwidth),
-        peak_flops=significant(share * device.peak_flops[KEY_DTYPE]),
+        peak_flops=significant(share * device.peak_flops[KEY_DTYPE if of_tokens else "bfloat16"]),
         sharpness=significant(sharpness),
     )
 
 
 def _predicted(rows: Rows, indexer: IndexerCosts, attention: SparseCosts) -> Array:
-    chooses = rows["context"] > rows["seen"]
-    of_indexer = indexer.seconds(rows["tokens"], chooses, rows["scores"], rows["key_bytes"], rows["index_flops"])
+    of_choice = (rows[name] for name in ("tokens", "chooses", "scores", "context", "key_bytes", "index_flops"))
+    of_indexer = indexer.seconds(*of_choice)
     of_attention = attention.seconds(rows["tokens"], rows["heads"], rows["seen"], rows["gathered_bytes"], rows["flops"])
     return np.asarray(rows["products_s"] + rows["indexed"] * of_indexer + of_attention)
 
@@ -103,17 +137,20 @@ def _solved(by_cache: Mapping[str, Rows], rates: IndexerCosts) -> tuple[IndexerC
     all_columns, all_targets, all_seconds = [], [], []
     told = any(np.any(rows["indexed"] == 0.0) for rows in by_cache.values())
     for place, rows in enumerate(by_cache.values()):
-        chooses, tokens, indexed = rows["context"] > rows["seen"], rows["tokens"], rows["indexed"]
+        tokens, indexed = rows["tokens"], rows["indexed"]
         of_scores = smooth_maximum(
             rows["key_bytes"] / rates.bandwidth, rows["index_flops"] / rates.peak_flops, rates.sharpness
         )
         target = rows["seconds"] - rows["products_s"] - indexed * of_scores
         launch = indexed if told else 0.0 * indexed
-        of_choice = indexed * chooses
-        indexer = [launch, launch * tokens, of_choice, of_choice * tokens, of_choice * rows["scores"]]
+        of_choice = indexed * rows["chooses"]
+        indexer = [launch, launch * tokens, of_choice, of_choice * tokens]
+        many = np.max(indexed * tokens * rows["context"]) > _MANY_SCORES
+        indexer += [many * of_choice * rows["scores"]]
+        indexer += [of_choice * rows["context"] * np.maximum(1.0, tokens / rates.at_once)]
         if not told:
             target = target - indexed * (rates.launch_s + rates.per_token_s * tokens)
-        own = [np.ones_like(tokens), np.log2(tokens), tokens, tokens * rows["heads"]]
+        own = [np.ones_like(tokens), rows["heads"], np.log2(tokens), tokens, tokens * rows["heads"]]
         own += [rows["seen"], rows["gathered_bytes"], rows["flops"]]
         others = [np.zeros_like(tokens)] * len(own)
         blocks = [own if place == n else others for n in range(len(caches))]

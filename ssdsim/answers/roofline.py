@@ -132,7 +132,7 @@ def of_steps(rounds: Iterable[Mapping[str, Step]]) -> pd.DataFrame:
 
 
 def _rows(work: Pass, times: float) -> Iterator[dict[str, Any]]:
-    profile, total_s = work.profile, work.cost.seconds
+    profile, total_s = work.priced_on, work.cost.seconds
     of_pass = {"pass": work.name, "times": times, "device": profile.name}
     operations_s = 0.0
     for op, count in work.forward.counted:

@@ -28,6 +28,7 @@ from ssdsim.hardware.hyper_connections import HyperConnectionLaw, MixingModel
 from ssdsim.hardware.latent import LatentLaw, LatentModel
 from ssdsim.hardware.laws import NO_INTERFERENCE, FixedCosts, Interference, TimingModel
 from ssdsim.hardware.links import LinkModel, OfMessages
+from ssdsim.hardware.of_engines import NO_ENGINE, engine_read
 from ssdsim.hardware.prefill import (
     PrefillAttentionLaw,
     PrefillAttentionModel,
@@ -35,8 +36,18 @@ from ssdsim.hardware.prefill import (
     PrefillRecurrenceModel,
 )
 from ssdsim.hardware.recurrence import RecurrenceLaw, RecurrenceModel
-from ssdsim.hardware.sparse import IndexerLaw, IndexerModel, PrefillSparseLaw, SparseLaw, SparseModel
+from ssdsim.hardware.sparse import (
+    BlockAttentionLaw,
+    BlockChoiceLaw,
+    BlockChoiceModel,
+    IndexerLaw,
+    IndexerModel,
+    PrefillSparseLaw,
+    SparseLaw,
+    SparseModel,
+)
 from ssdsim.hardware.timing import EXTRAPOLATION_LOG_SD, Law, ProvenanceKind, Timing, missing_timings, timed
+from ssdsim.transformer.block_sparse import BlockAttention, BlockChoice
 from ssdsim.transformer.compressed import (
     CompressedAttention,
     CompressedIndexer,
@@ -68,6 +79,8 @@ LAWS: dict[type[Operation], type[Law[Any]]] = {
     LatentAttention: LatentLaw,
     Indexer: IndexerLaw,
     SparseAttention: SparseLaw,
+    BlockChoice: BlockChoiceLaw,
+    BlockAttention: BlockAttentionLaw,
     PrefillSparse: PrefillSparseLaw,
     CompressedProjections: CompressedProjectionsLaw,
     CompressedIndexer: CompressedLaw,
@@ -91,6 +104,9 @@ REACHED = 0.94
 _CACHED_TIMINGS = 65536
 _DTYPE_FIELDS = ("dtype", "activations", "kv_dtype", "projections")
 """Of operations, where these have them."""
+
+OF_ENGINES = ("indexer", "sparse_attention", "block_choice", "block_attention")
+"""Fields whose models are by engine first."""
 
 _NAMED: dict[str, tuple[str, ...]] = {"collectives": (), "links": ("link",)}
 """What models of a field are called where it is not its name."""
@@ -191,22 +207,23 @@ class Memory(Record):
     """Of operations: a pass repeats its own, a decode loop its passes."""
     costs: dict[Any, Any] = field(default_factory=dict)
     """Of whole passes and of messages, put here by :mod:`ssdsim.pricing.passes`."""
-    placed: dict[tuple[int, ...], "HardwareProfile"] = field(default_factory=dict)
-    """Profiles by the order of the devices."""
+    placed: dict[tuple[int, ...] | str, "HardwareProfile"] = field(default_factory=dict)
+    """Profiles by the order of the devices, and by whose kernels they price."""
 
 
 class HardwareProfile(Displayable, Card):
     """Seconds of any operation on one machine.
 
     Models are by the weights' format (``gemm``, ``experts``), by the cache's dtype (``attention``,
-    ``attention_masked``, ``attention_windowed``), by both (``latent``, ``sparse_attention``), by the format of the
-    block's weights (``indexer``), by dtype (``prefill_attention``), by rule
-    (``recurrence``, ``prefill_recurrence``) or by kind and number of ranks (``collectives``); each names its entry of
-    ``sources``. Where pairs of devices differ, a datasheet's collectives take the bandwidth of the rings that links
-    make (:mod:`ssdsim.hardware.links`). ``link`` is between any two devices, or, where ``links`` has one for each
-    number of NVLinks, between those that the device's ``nvlinks`` does not tell apart. ``spread`` is the relative
-    standard deviation of a timing from run to run. What lies between kernels is a runtime's; ``fixed`` is read from
-    profiles of before. ``compressed`` attention is by part and the format of the projections beside it,
+    ``attention_masked``, ``attention_windowed``), by both (``latent``), by engine and the format of the block's weights
+    (``indexer``, ``block_choice``), by engine and both (``sparse_attention``, ``block_attention``), by dtype
+    (``prefill_attention``), by rule (``recurrence``, ``prefill_recurrence``) or by kind and number of ranks
+    (``collectives``); each names its entry of ``sources``. ``engine`` says whose kernels are taken where engines have
+    their own; a file says none. Where pairs of devices differ, a datasheet's collectives take the bandwidth of the
+    rings that links make (:mod:`ssdsim.hardware.links`). ``link`` is between any two devices, or, where ``links`` has
+    one for each number of NVLinks, between those that the device's ``nvlinks`` does not tell apart. ``spread`` is the
+    relative standard deviation of a timing from run to run. What lies between kernels is a runtime's; ``fixed`` is read
+    from profiles of before. ``compressed`` attention is by part and the format of the projections beside it,
     ``hyper_connection`` by way of mixing.
     """
 
@@ -220,8 +237,10 @@ class HardwareProfile(Displayable, Card):
     prefill_attention: dict[str, PrefillAttentionModel] = field(default_factory=dict)
     experts: dict[str, ExpertsModel] = field(default_factory=dict)
     latent: dict[str, dict[str, LatentModel]] = field(default_factory=dict)
-    indexer: dict[str, IndexerModel] = field(default_factory=dict)
-    sparse_attention: dict[str, dict[str, SparseModel]] = field(default_factory=dict)
+    indexer: dict[str, dict[str, IndexerModel]] = field(default_factory=dict)
+    sparse_attention: dict[str, dict[str, dict[str, SparseModel]]] = field(default_factory=dict)
+    block_choice: dict[str, dict[str, BlockChoiceModel]] = field(default_factory=dict)
+    block_attention: dict[str, dict[str, dict[str, SparseModel]]] = field(default_factory=dict)
     compressed: dict[Part, dict[str, CompressedModel]] = field(default_factory=dict)
     hyper_connection: dict[Way, MixingModel] = field(default_factory=dict)
     recurrence: dict[Rule, RecurrenceModel] = field(default_factory=dict)
@@ -234,6 +253,7 @@ class HardwareProfile(Displayable, Card):
     fixed: FixedCosts | None = None
     interference: Interference = NO_INTERFERENCE
     spread: LogSd = 0.0
+    engine: str | None = None
     calibrated: Calibrated | None = None
     """None in a profile that no calibration made, or one of before ssdsim 0.5."""
     sources: dict[str, Provenance]
@@ -287,6 +307,13 @@ class HardwareProfile(Displayable, Card):
             rows = tuple(tuple(device.nvlinks[a][b] for b in devices) for a in devices)
             known[devices] = self.changed(device=device.changed(nvlinks=rows))
         return known[devices]
+
+    def of_engine(self, name: str) -> "HardwareProfile":
+        """The profile with an engine's kernels, where engines have their own."""
+        known = self.memory.placed
+        if name not in known:
+            known[name] = self if name == (self.engine or NO_ENGINE) else self.changed(engine=name)
+        return known[name]
 
     def law(self, op: Operation) -> Law[Any]:
         """Law that prices ``op`` here."""
@@ -414,17 +441,16 @@ def provenance_summary(
     windows: bool = False,
     exchanges: bool = False,
     rules: Set[Rule] = frozenset(),
-    sparse: bool = False,
+    chosen: Set[str] = frozenset(),
 ) -> str:
     """The timings that a placement reads, by the kind of their provenance, with held-out median errors.
 
     ``dtypes`` are of weights, activations and caches; timings in a quantised one are told by its name. ``experts``
     and ``windows``: a model has some; ``exchanges``: all-to-alls bring tokens to their experts; ``rules``: of models'
-    recurrent layers; ``sparse``: a model chooses what it attends to.
+    recurrent layers; ``chosen``: the fields of models that choose what they attend to.
     """
     unread = {"prefill_attention", "prefill_recurrence"}  # by passes that decode
     some = {"experts": experts, "attention_windowed": windows, "all_to_all": exchanges, "convolution": bool(rules)}
-    some["indexer"] = sparse
     unread |= {name for name, there in some.items() if not there}
     by_kind: dict[str, list[str]] = defaultdict(list)
     origins: dict[str, set[str]] = defaultdict(set)
@@ -432,7 +458,12 @@ def provenance_summary(
         what, _, variant = name.partition(":")
         if what in unread:
             continue
-        if variant and variant not in {*dtypes, *rules, str(ranks)}:
+        if what in OF_ENGINES:
+            engine, *formats = variant.split(":")
+            if what not in chosen or engine != engine_read(profile, what)[0] or not dtypes.issuperset(formats):
+                continue
+            variant = formats[-1]
+        elif variant and variant not in {*dtypes, *rules, str(ranks)}:
             continue
         source = profile.sources[model.source]
         error = f" {model.report.median_error:.1%}" if model.report and model.report.rows_held_out else ""

@@ -1,19 +1,23 @@
-"""Sparse attention: what the indexer, its choice and attention to what was chosen take, and their laws."""
+"""Sparse attention: what a choice of tokens or blocks, and attention to what was chosen, take, and their laws."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
-from ssdsim.base.card import Card, Positive, Seconds, in_order
+from ssdsim.base.card import Card, Positive, Seconds
 from ssdsim.base.checks import Array
 from ssdsim.hardware.latent import smooth_maximum
 from ssdsim.hardware.laws import Roofline, Scaling, TimingModel
-from ssdsim.hardware.timing import Law, Timing, timed, untimed
-from ssdsim.transformer.operations import Operation
+from ssdsim.hardware.of_engines import EnginesLaw, model_beside
+from ssdsim.hardware.timing import Law, Timing, untimed
+from ssdsim.transformer.block_sparse import BlockAttention, BlockChoice
 from ssdsim.transformer.sparse import KEY_DTYPE, Indexer, PrefillSparse, SparseAttention
+
+Choice = TypeVar("Choice", Indexer, BlockChoice)
+Chosen = TypeVar("Chosen", SparseAttention, BlockAttention)
 
 
 class IndexerCosts(Card):
@@ -21,8 +25,9 @@ class IndexerCosts(Card):
 
     ``launch_s`` and ``per_token_s`` are of the kernels around the scores; ``choose_s``, and ``per_choice_s`` a query,
     are added where there are more tokens than are chosen, with ``per_score_s`` for each score, to be written, read and
-    sorted. Keys are read at ``bandwidth``, once for all queries of a sequence, while each query's scores are multiplied
-    at ``peak_flops``: a smooth maximum of ``sharpness``.
+    sorted, and ``per_key_s`` for each token of a context, since the scores of a query are gone through in turn, those
+    of ``at_once`` queries at a time. Keys are read at ``bandwidth``, once for all queries of a sequence, while each
+    query's scores are multiplied at ``peak_flops``: a smooth maximum of ``sharpness``.
     """
 
     launch_s: Seconds
@@ -30,16 +35,25 @@ class IndexerCosts(Card):
     choose_s: Seconds
     per_choice_s: Seconds
     per_score_s: Seconds
+    per_key_s: Seconds
+    at_once: Positive
     bandwidth: Positive
     peak_flops: Positive
     sharpness: Annotated[float, Meta(ge=1.0, le=100.0)]
 
     def seconds(
-        self, tokens: ArrayLike, chooses: ArrayLike, scores: ArrayLike, key_bytes: ArrayLike, flops: ArrayLike
+        self,
+        tokens: ArrayLike,
+        chooses: ArrayLike,
+        scores: ArrayLike,
+        context: ArrayLike,
+        key_bytes: ArrayLike,
+        flops: ArrayLike,
     ) -> Array:
         """Seconds of ``tokens`` queries with so many ``scores``, some of which are chosen where it ``chooses``."""
-        tokens, scores, chooses = (np.asarray(each, float) for each in (tokens, scores, chooses))
-        choosing_s = chooses * (self.choose_s + self.per_choice_s * tokens + self.per_score_s * scores)
+        tokens, scores, chooses, context = (np.asarray(each, float) for each in (tokens, scores, chooses, context))
+        sorting_s = self.per_score_s * scores + self.per_key_s * context * np.maximum(1.0, tokens / self.at_once)
+        choosing_s = chooses * (self.choose_s + self.per_choice_s * tokens + sorting_s)
         around_s = self.launch_s + self.per_token_s * tokens + choosing_s
         reading = np.asarray(key_bytes, float) / self.bandwidth
         multiplying = np.asarray(flops, float) / self.peak_flops
@@ -59,24 +73,37 @@ class IndexerModel(TimingModel):
     costs: IndexerCosts
 
     def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
-        (weights,) = keys
-        if not (scaling.knows(KEY_DTYPE) and scaling.multiplies(weights)):
+        *_, weights = keys
+        faster = self.faster(scaling)
+        if faster is None or not scaling.multiplies(weights):
             return None
-        peak_flops = self.costs.peak_flops * scaling.arithmetic[KEY_DTYPE]
-        streams = ("per_token_s", "per_choice_s", "per_score_s")
+        peak_flops = self.costs.peak_flops * faster
+        streams = ("per_token_s", "per_choice_s", "per_score_s", "per_key_s")
         costs = scaling.of(self.costs, "launch_s", "choose_s", streams=streams, peak_flops=peak_flops)
         return self.unfitted(costs=costs)
+
+    def faster(self, scaling: Scaling) -> float | None:
+        """The factor of its arithmetic; None where a device has none of it."""
+        return scaling.arithmetic.get(KEY_DTYPE)
+
+
+class BlockChoiceModel(IndexerModel):
+    """A choice of blocks, whose index keys have 16 bits."""
+
+    def faster(self, scaling: Scaling) -> float | None:
+        return scaling.wide
 
 
 class SparseCosts(Card):
     """A floor, what each token and each head of one takes, and the tokens that it chose: gathered, then multiplied.
 
-    The floor is ``launch_s`` and ``per_doubling_s`` for each doubling of the tokens. A query goes through its chosen
-    tokens in turn, ``per_seen_s`` each; all queries together gather theirs at ``bandwidth``, and multiply them at
-    ``peak_flops``.
+    The floor is ``launch_s``, ``per_head_s`` for each head however few tokens there are, and ``per_doubling_s`` for
+    each doubling of these. A query goes through its chosen tokens in turn, ``per_seen_s`` each; all queries together
+    gather theirs at ``bandwidth``, and multiply them at ``peak_flops``.
     """
 
     launch_s: Seconds
+    per_head_s: Seconds
     per_doubling_s: Seconds
     per_token_s: Seconds
     per_row_s: Seconds
@@ -84,9 +111,10 @@ class SparseCosts(Card):
     bandwidth: Positive
     peak_flops: Positive
 
-    def floor_s(self, tokens: ArrayLike) -> Array:
+    def floor_s(self, tokens: ArrayLike, heads: ArrayLike) -> Array:
         """Seconds however few tokens were chosen."""
-        return np.asarray(self.launch_s + self.per_doubling_s * np.log2(np.asarray(tokens, float)))
+        of_heads_s = self.per_head_s * np.asarray(heads, float)
+        return np.asarray(self.launch_s + of_heads_s + self.per_doubling_s * np.log2(np.asarray(tokens, float)))
 
     def seconds(
         self, tokens: ArrayLike, heads: ArrayLike, seen: ArrayLike, gathered_bytes: ArrayLike, flops: ArrayLike
@@ -95,7 +123,7 @@ class SparseCosts(Card):
         tokens, gathered, flops = (np.asarray(each, float) for each in (tokens, gathered_bytes, flops))
         work_s = self.per_token_s * tokens + self.per_row_s * tokens * np.asarray(heads, float)
         work_s = work_s + self.per_seen_s * np.asarray(seen, float)
-        return np.asarray(self.floor_s(tokens) + work_s + gathered / self.bandwidth + flops / self.peak_flops)
+        return np.asarray(self.floor_s(tokens, heads) + work_s + gathered / self.bandwidth + flops / self.peak_flops)
 
 
 class SparseModel(TimingModel):
@@ -111,117 +139,116 @@ class SparseModel(TimingModel):
     costs: SparseCosts
 
     def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
-        cache, weights = keys
+        *_, cache, weights = keys
         if not (scaling.knows(cache) and scaling.multiplies(weights)):
             return None
         peak_flops = self.costs.peak_flops * scaling.wide
-        streams = ("per_token_s", "per_row_s", "per_seen_s")
-        return self.unfitted(
-            costs=scaling.of(self.costs, "launch_s", "per_doubling_s", streams=streams, peak_flops=peak_flops)
-        )
+        launches, streams = ("launch_s", "per_head_s", "per_doubling_s"), ("per_token_s", "per_row_s", "per_seen_s")
+        return self.unfitted(costs=scaling.of(self.costs, *launches, streams=streams, peak_flops=peak_flops))
 
 
-INDEXER_SHARES: IndexerCosts = in_order(IndexerCosts, (1.6e-5, 4e-8, 1.1e-5, 3.3e-8, 4.6e-12, 0.94, 0.45, 1.6))
-SPARSE_SHARES: Mapping[bool, SparseCosts] = {
-    False: in_order(SparseCosts, (1.1e-4, 2.9e-6, 1.3e-7, 1.8e-9, 2.1e-8, 1.08, 10.0)),
-    True: in_order(SparseCosts, (6.5e-5, 2.8e-6, 4.8e-7, 3.2e-9, 1.2e-8, 1.12, 10.0)),
-}
-"""Of devices on which none was timed: what an H100's tables ask for (vLLM 0.24.0), attention by whether the projections
-beside it are priced as block-scaled, which alone take longer than in a block. A rate is a share of the device's, above
-1 where a cache or other work hides it. An H100's whole blocks so scaled miss those of an H200 and a B200 by medians of
-3.9 and 4.3 %, beside block-scaled projections by 4.4 and 18 %. An indexer's launch is what SGLang 0.5.14 takes longer
-for a GLM-5 block with one than without, on an H100 and a B200."""
+class ChoiceLaw(EnginesLaw[Choice]):
+    """Of a choice: a model for each engine and format of the projections beside it."""
 
-Model = TypeVar("Model", bound=TimingModel)
+    def model_of(self, op: Choice, of_engine: Mapping[str, Any]) -> tuple[IndexerModel, str | None]:
+        return model_beside(of_engine, op.projections, op.dtype)
 
+    def seconds_by(self, op: Choice, model: Any) -> float:
+        tokens, of_choice = op.batch * op.queries, (op.chooses, op.scores, op.context)
+        return float(model.costs.seconds(tokens, *of_choice, op.streamed_bytes, op.flops))
 
-class IndexerLaw(Law[Indexer]):
-    """A model for each format of the projections beside it; without any, what an H100 takes by this device's rates."""
+    def variables(self, op: Choice) -> Mapping[str, float]:
+        return {"tokens": op.batch * op.queries, "context": op.context, "heads": op.heads}
 
-    def timing(self, op: Indexer) -> Timing:
-        key, tokens = f"indexer:{op.heads}x{op.dim}", op.batch * op.queries
-        model, outside = _beside(self.profile.indexer, op.projections, op.dtype)
-        seconds = float(self._costs(op, model).seconds(tokens, op.chooses, op.scores, op.streamed_bytes, op.flops))
-        if model is None:
-            return untimed(self.profile, key, seconds, "no indexer was timed", "scaled from that of an H100")
-        outside = outside or model.beyond({"tokens": tokens, "context": op.context, "heads": op.heads})
-        return timed(self.profile, key, model, seconds, outside)
-
-    def launch_s(self, op: Indexer) -> float:
-        return self._costs(op, _beside(self.profile.indexer, op.projections, op.dtype)[0]).launch_s
-
-    def _costs(self, op: Indexer, model: IndexerModel | None) -> IndexerCosts:
-        return model.costs if model else _of_device(INDEXER_SHARES, self, op)
+    def launch_s(self, op: Choice) -> float:
+        return float(self._model(op)[0].costs.launch_s)
 
 
-class SparseLaw(Law[SparseAttention]):
-    """A model for each dtype of the cache and format of the projections beside it; without any, what an H100 takes."""
+class ChosenLaw(EnginesLaw[Chosen]):
+    """Of attention to what was chosen: a model for each engine, dtype of the cache and format of the projections."""
 
-    def timing(self, op: SparseAttention) -> Timing:
-        key, tokens = f"sparse_attention:{op.heads}x{op.rank}:{op.cache_dtype}", op.batch * op.queries
-        model, outside = self._timed(op)
-        seconds = float(self._costs(op, model).seconds(tokens, op.heads, op.seen, op.gathered_bytes, op.flops))
-        if model is None:
-            said = "no attention to chosen tokens was timed"
-            return untimed(self.profile, key, seconds, said, "scaled from that of an H100")
-        outside = outside or model.beyond({"tokens": tokens, "heads": op.heads, "seen": op.seen})
-        if outside is None and op.queries > 1:
-            outside = "one query a sequence was timed, each of several is taken to gather its own tokens"
-        return timed(self.profile, key, model, seconds, outside)
-
-    def launch_s(self, op: SparseAttention) -> float:
-        return float(self._costs(op, self._timed(op)[0]).floor_s(op.batch * op.queries))
-
-    def _costs(self, op: SparseAttention, model: SparseModel | None) -> SparseCosts:
-        block_scaled = op.projections == "float8-block" and op.projections in self.profile.gemm
-        return model.costs if model else _of_device(SPARSE_SHARES[block_scaled], self, op)
-
-    def _timed(self, op: SparseAttention) -> tuple[SparseModel | None, str | None]:
-        known = self.profile.sparse_attention
-        by_weights = known.get(op.cache_dtype) or known.get(op.dtype) or {}
-        model, other = _beside(by_weights, op.projections, op.dtype)
-        if model is not None and op.cache_dtype not in known:
-            other = f"a {op.cache_dtype} cache was not timed, {op.dtype} was"
+    def model_of(self, op: Chosen, of_engine: Mapping[str, Any]) -> tuple[SparseModel, str | None]:
+        kept = next((dtype for dtype in (op.cache_dtype, op.dtype) if dtype in of_engine), next(iter(of_engine)))
+        model, other = model_beside(of_engine[kept], op.projections, op.dtype)
+        other = other if kept == op.cache_dtype else f"a {op.cache_dtype} cache was not timed, {kept} was"
+        if other is None and op.queries > 1:
+            other = "one query a sequence was timed, each of several is taken to gather its own tokens"
         return model, other
 
+    def seconds_by(self, op: Chosen, model: Any) -> float:
+        return float(model.costs.seconds(op.batch * op.queries, op.heads, op.seen, op.gathered_bytes, op.flops))
 
-def _beside(models: Mapping[str, Model], projections: str, dtype: str) -> tuple[Model | None, str | None]:
-    """The model beside projections of this format, and how it is not its own; None where there are none."""
-    if not models:
-        return None, None
-    weights = next((w for w in (projections, dtype) if w in models), next(iter(models)))
-    own = weights == (projections or dtype)
-    return models[
-        weights
-    ], None if own else f"beside {projections} projections it was not timed, beside {weights} it was"
+    def variables(self, op: Chosen) -> Mapping[str, float]:
+        return {"tokens": op.batch * op.queries, "heads": op.heads, "seen": op.seen}
+
+    def launch_s(self, op: Chosen) -> float:
+        return float(self._model(op)[0].costs.floor_s(op.batch * op.queries, op.heads))
 
 
-Costs = TypeVar("Costs", IndexerCosts, SparseCosts)
+class IndexerLaw(ChoiceLaw[Indexer]):
+    """Of an indexer."""
+
+    field, what = "indexer", "indexer"
+
+    def key(self, op: Indexer) -> str:
+        return f"indexer:{op.heads}x{op.dim}"
 
 
-def _of_device(shares: Costs, law: Law[Any], op: Operation) -> Costs:
-    """Costs whose rates are shares of the device's."""
-    device = law.profile.device
-    peak_flops = shares.peak_flops * _peak_flops(law, op)
-    return shares.changed(bandwidth=shares.bandwidth * device.memory_bandwidth, peak_flops=peak_flops)
+class SparseLaw(ChosenLaw[SparseAttention]):
+    """Of attention to tokens in a latent cache."""
+
+    field, what = "sparse_attention", "attention to chosen tokens"
+
+    def key(self, op: SparseAttention) -> str:
+        return f"sparse_attention:{op.heads}x{op.rank}:{op.cache_dtype}"
 
 
-def _peak_flops(law: Law[Any], op: Operation) -> float:
-    """The peak in the best dtype that is known for it; the lowest of all where none is."""
-    device = law.profile.device
-    return device.peak_flops.get(device.multiplies_in(op) or "", min(device.peak_flops.values()))
+class BlockChoiceLaw(ChoiceLaw[BlockChoice]):
+    """Of a choice of blocks."""
+
+    field, what = "block_choice", "choice of blocks"
+
+    def key(self, op: BlockChoice) -> str:
+        return f"block_choice:{op.heads}x{op.dim}"
 
 
-PREFILL_REACHED = 0.25
-"""Of the peak rate that scores over prompts and attention to chosen tokens are taken to reach."""
+class BlockAttentionLaw(ChosenLaw[BlockAttention]):
+    """Of attention to blocks of keys and values."""
+
+    field, what = "block_attention", "attention to chosen blocks"
+
+    def key(self, op: BlockAttention) -> str:
+        return f"block_attention:{op.heads}/{op.kv_heads}x{op.head_dim}:{op.cache_dtype}"
+
+
+class OverPrompts(NamedTuple):
+    """A step over prompts: what each token takes, and the share of the peak that its products reach."""
+
+    per_token_s: float
+    reached: float
+
+
+OVER_PROMPTS: Mapping[str, tuple[OverPrompts, OverPrompts]] = {
+    "indexer": (OverPrompts(0.0, 0.36), OverPrompts(0.0, 0.18)),
+    "sparse_attention": (OverPrompts(1.7e-7, 0.67), OverPrompts(1.7e-7, 0.67)),
+    "block_choice": (OverPrompts(0.0, 0.2), OverPrompts(0.0, 0.5)),
+    "block_attention": (OverPrompts(3e-8, 0.17), OverPrompts(6e-9, 0.29)),
+}
+"""Before Blackwell, and from it on: what whole blocks of vLLM 0.24 ask for (``dsa_context_module_perf`` and
+``msa_context_module_perf``, 256 to 32,768 tokens). They miss blocks of DeepSeek-V3.2 and GLM-5 by medians of 5 to 14 %
+on an H100 and an H200, by 13 to 17 % on a B200 and a B300; MiniMax-M3's by 7 to 9 % with a cache of 16 bits (of 8 bits
+26 to 30 % on Hopper), and by 6 to 18 %. The host's 0.8 ms a DSA layer is not in them: nobody captures prompts."""
 
 
 class PrefillSparseLaw(Law[PrefillSparse]):
-    """The device's roofline at a part of the peak rate: no profile has timings of its own."""
+    """What vLLM took on four GPUs, as a share of this device's peak: no profile has timings of its own."""
 
     def timing(self, op: PrefillSparse) -> Timing:
         device = self.profile.device
-        reached = PREFILL_REACHED * _peak_flops(self, op)
-        roofline = Roofline(launch_s=0.0, bandwidth=device.memory_bandwidth, peak_flops=reached)
-        seconds, said = float(roofline.seconds(op.bytes, op.flops)), f"no {op.kernel} was timed"
-        return untimed(self.profile, op.kernel, seconds, said, f"{PREFILL_REACHED:.0%} of the device's peak flops")
+        taken = OVER_PROMPTS[op.name][device.multiplies_4_bits]
+        peaks = device.peak_flops
+        peak = taken.reached * peaks.get(device.multiplies_in(op) or "", min(peaks.values()))
+        roofline = Roofline(launch_s=0.0, bandwidth=device.memory_bandwidth, peak_flops=peak)
+        seconds = float(roofline.seconds(op.bytes, op.padding * op.flops)) + op.batch * op.tokens * taken.per_token_s
+        said = f"no {op.kernel} was timed alone"
+        return untimed(self.profile, op.kernel, seconds, said, f"what blocks over prompts took, {peak / 1e12:.0f} TF/s")

@@ -82,7 +82,7 @@ def cost_of_operations(
     counted: Iterable[tuple[Operation, int]], profile: HardwareProfile, runtime: Runtime = KERNELS
 ) -> Cost:
     """Each operation's time on ``profile``, as the runtime runs it, times its count."""
-    timings = []
+    timings, profile = [], profile.of_engine(runtime.engine)
     for op, count in counted:
         timing = profile.seconds(op)
         timings.append((timing, count * kernel_factor(op, timing.seconds, profile, runtime.kernels)))

@@ -44,6 +44,11 @@ class Pass(Record):
     runtime: Runtime = KERNELS
     own_log_sd: float = 0.0
 
+    @property
+    def priced_on(self) -> HardwareProfile:
+        """The profile with the kernels of the engine."""
+        return self.profile.of_engine(self.runtime.engine)
+
     @cached_property
     def cost(self) -> Cost:
         cost = cost_of_pass(self.forward, self.profile, self.runtime, self.model)
@@ -149,7 +154,8 @@ def moved_by_warnings(pieces: Iterable[Piece]) -> dict[str, float]:
     moved: dict[str, float] = defaultdict(float)
     for piece in pieces:
         if isinstance(piece.work, Pass) and piece.cost.warnings:
-            timings = [(piece.work.profile.seconds(op), times) for op, times in piece.work.forward.counted]
+            profile = piece.work.priced_on
+            timings = [(profile.seconds(op), times) for op, times in piece.work.forward.counted]
             alone_s = sum(times * timing.seconds for timing, times in timings)
             for timing, times in timings:
                 for warning in timing.warnings:

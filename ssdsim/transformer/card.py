@@ -14,6 +14,7 @@ from ssdsim.transformer.compressed import Compressed
 from ssdsim.transformer.hyper_connections import mixing_parameters
 from ssdsim.transformer.layers import (
     LARGEST,
+    BlockSparse,
     Experts,
     Head,
     Latent,
@@ -42,6 +43,7 @@ Architecture = Literal[
     "llama4",
     "glm4_moe",
     "minimax_m2",
+    "minimax_m3",
     "deepseek_v2",
     "deepseek_v3",
     "deepseek_v32",
@@ -77,13 +79,13 @@ class Transformer(Card):
     ``gated_mlp`` is the SwiGLU block (gate and up fused in one GEMM), ``intermediate_size`` the width of the dense one.
     ``all_reduces_per_layer`` is 2 for Megatron-style sharding (after attention and after the MLP) and 1 for the
     proposal's transformer-shaped graph, which also has no element-wise kernels and no vocabulary (``vocab_size = 0``).
-    Layers may have ``experts``, a ``latent`` cache (to which attention may be ``sparse``), a ``window`` or a
-    ``recurrent`` state in place of attention; ``keys_are_values`` has one projection for both (in layers without a
-    window). ``attention_gate``: a gate as wide as the attention's output multiplies it. ``mlp_alone`` of the ``layers``
-    are a feed-forward and no more, the others then a mixer (attention or a state) and no more (Nemotron-H); with 0 each
-    layer is both. ``residual_block``: the hidden state is made of those after every so many layers, anew before each
-    mixer and feed-forward (attention residuals). ``mtp_layers`` predict tokens beyond the next: they draft, and are not
-    counted here; with ``mtp_plain`` they are not quantised.
+    Layers may have ``experts``, a ``latent`` cache (to which attention may be ``sparse``), ``block_sparse`` attention,
+    a ``window`` or a ``recurrent`` state in place of attention; ``keys_are_values`` has one projection for both (in
+    layers without a window). ``attention_gate``: a gate as wide as the attention's output multiplies it. ``mlp_alone``
+    of the ``layers`` are a feed-forward and no more, the others then a mixer (attention or a state) and no more
+    (Nemotron-H); with 0 each layer is both. ``residual_block``: the hidden state is made of those after every so many
+    layers, anew before each mixer and feed-forward (attention residuals). ``mtp_layers`` predict tokens beyond the
+    next: they draft, and are not counted here; with ``mtp_plain`` they are not quantised.
     ``compressed``: attention of all layers is to a window and to entries, each of which stands for several tokens.
     ``streams`` of hidden states are mixed around each mixer and feed-forward (hyper-connections).
     A draft ``head`` reads another model's hidden states beside its tokens.
@@ -109,6 +111,7 @@ class Transformer(Card):
     experts: Experts | None = None
     latent: Latent | None = None
     sparse: Sparse | None = None
+    block_sparse: BlockSparse | None = None
     compressed: Compressed | None = None
     window: SlidingWindow | None = None
     recurrent: Recurrent | None = None
@@ -142,6 +145,7 @@ class Transformer(Card):
             "recurrent": self.mixers,
             "window": self.attention_layers,
             "sparse": self.attention_layers,
+            "block_sparse": self.attention_layers,
         }
         for part, layers in most.items():
             own = getattr(self, part)
@@ -151,6 +155,8 @@ class Transformer(Card):
             raise ValueError("a latent cache with windows is not described here")
         if self.sparse and not (self.latent and self.latent.query_rank):
             raise ValueError("sparse attention is described over a latent cache whose queries are compressed, too")
+        if self.block_sparse and (self.latent or self.window):
+            raise ValueError("block_sparse attention with a latent cache or windows is not described here")
         if self.compressed is not None:
             if self.latent or self.window or self.recurrent or self.mlp_alone or self.kv_heads > 1:
                 raise ValueError("compressed attention is described in all layers, over one head of keys")
@@ -175,6 +181,12 @@ class Transformer(Card):
     def attention_layers(self) -> int:
         """Layers with attention, over all tokens or in a window."""
         return self.mixers - self.recurrent_layers
+
+    @property
+    def sparse_steps(self) -> frozenset[str]:
+        """The kinds of operations that choose what it attends to, and that attend to it."""
+        steps = ("indexer", "sparse_attention") if self.sparse else ()
+        return frozenset((*steps, "block_choice", "block_attention") if self.block_sparse else steps)
 
     @property
     def windowed_layers(self) -> int:
@@ -227,7 +239,8 @@ class Transformer(Card):
         """
         hidden, latent = self.hidden_size, self.latent
         made = 0 if latent is None else latent.cached + (latent.query_rank or 0)
-        indexers, beside = self._indexer_parameters
+        (indexers, beside), blocks = self._indexer_parameters, self.block_sparse
+        indexers += blocks.layers * hidden * blocks.dim if blocks else 0
         joined = 0 if self.head is None else self.head.fused(hidden)
         narrowed = 0 if self.experts is None else 2 * self.expert_layers * (self.experts.latent_width or 0)
         attention = self.attention_layers * hidden * made + indexers
@@ -259,6 +272,8 @@ class Transformer(Card):
         in_16_bits = self._small_parameters + (self.hidden_size if self.vocab_size else 0)
         projections, out = self._attention_parameters
         indexers, _ = self._indexer_parameters
+        if (blocks := self.block_sparse) is not None:  # of a head's queries each, and of the keys
+            indexers = blocks.layers * self.hidden_size * blocks.columns_on(1)
         dense = self.dense_layers * self.hidden_size * self.mlp_matrices * self.intermediate_size
         by_part = {
             "attention": projections + indexers,
@@ -356,7 +371,8 @@ class Transformer(Card):
             return full * latent + self.sparse.layers * self.sparse.cached_bytes
         if self.latent is not None:
             return full * self.latent.cached * self._value_bytes(dtype)  # of all heads, so every device holds it
-        return full * 2 * max(1, self.kv_heads // tp) * self.head_dim * self._value_bytes(dtype)
+        kept = full * 2 * max(1, self.kv_heads // tp) * self.head_dim * self._value_bytes(dtype)
+        return kept + (self.block_sparse.layers * self.block_sparse.cached_bytes if self.block_sparse else 0)
 
     def cache_bytes(self, context: int, more: int = 0, tp: int = 1, dtype: str | None = None) -> int:
         """Bytes of a sequence's cache on one of ``tp`` devices, with room for ``more`` tokens beside its context."""

@@ -308,6 +308,31 @@ def _minimax(config: ConfigValues, layers: int) -> Fields:
     }
 
 
+def _minimax_m3(config: ConfigValues, layers: int) -> Fields:
+    """Dense layers first, then experts; MTP modules are told of, and no checkpoint has their weights."""
+    listed = config.by_layer("moe_layer_freq", layers)
+    routed = layers - config.some("first_k_dense_replace") if listed is None else sum(map(bool, listed))
+    shared = config.some("n_shared_experts") * config.some("shared_intermediate_size")
+    experts = experts_of(config, routed, config.whole("intermediate_size"), shared)
+    fields = beside_dense(experts, config.whole("dense_intermediate_size"))
+    fields |= {"qk_norm": config.flag("use_qk_norm"), "attention_gate": config.flag("attention_output_gate")}
+    said = ConfigValues(config.file, config.object("sparse_attention_config"))
+    if not said.flag("use_sparse_attention"):
+        return fields
+    freq = said.by_layer("sparse_attention_freq", layers)
+    if said.text("sparse_score_type", "max") != "max":
+        raise config.refuse("scores blocks by other than their best token (sparse_score_type)")
+    return fields | {
+        "block_sparse": {
+            "heads": said.whole("sparse_num_index_heads"),
+            "dim": said.whole("sparse_index_dim"),
+            "block": said.whole("sparse_block_size"),
+            "chosen": said.whole("sparse_topk_blocks"),
+            "layers": layers if freq is None else sum(map(bool, freq)),
+        }
+    }
+
+
 # latent attention
 
 
@@ -345,6 +370,7 @@ def _mimo(config: ConfigValues, layers: int) -> Fields:
 _OF_QWEN = frozenset({"linear_num_value_heads", "attn_output_gate"})
 _OF_KIMI = frozenset({"linear_attn_config", "mla_use_output_gate", "routed_expert_hidden_size", "attn_res_block_size"})
 _OF_DSA = frozenset({"index_topk"})
+_OF_MSA = frozenset({"sparse_attention_config"})
 _OF_NEMOTRON = frozenset({"mamba_num_heads", "moe_latent_size"})
 
 FAMILIES: dict[str, ConfigReader] = {
@@ -363,6 +389,7 @@ FAMILIES: dict[str, ConfigReader] = {
     "llama4_text": ConfigReader("llama4", _NO_NORM, _llama4),
     "glm4_moe": ConfigReader("glm4_moe", _NO_NORM, _glm4_moe),
     "minimax_m2": ConfigReader("minimax_m2", _NO_NORM, _minimax),
+    **dict.fromkeys(("minimax_m3", "minimax_m3_vl"), ConfigReader("minimax_m3", _NO_NORM, _minimax_m3, reads=_OF_MSA)),
     "deepseek_v2": ConfigReader("deepseek_v2", _NO_NORM, _deepseek),
     "deepseek_v3": ConfigReader("deepseek_v3", _NO_NORM, _deepseek),
     "deepseek_v32": ConfigReader("deepseek_v32", _NO_NORM, _dsa, reads=_OF_DSA),
@@ -389,6 +416,7 @@ WITH_A_TEXT_PART = (
     "gemma4",
     "kimi_k25",
     "kimi_k3",
+    "minimax_m3_vl",
     "mistral3",
     "llava",
 )

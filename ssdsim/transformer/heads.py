@@ -111,6 +111,7 @@ def _dense(target: Transformer, kind: str, layers: int, head: Head, vocab_size: 
         experts=None,
         latent=None,
         sparse=None,
+        block_sparse=None,
         compressed=None,
         attention_gate=False,
         residual_block=None,

@@ -44,7 +44,8 @@ def _of_text(config: ConfigValues) -> ConfigValues:
     if not values or config.model_type not in WITH_A_TEXT_PART:
         return config
     outside = {key: config.values[key] for key in _OUTSIDE if config.values.get(key) is not None}
-    return ConfigValues(config.file, {**outside, **{key: value for key, value in values.items() if value is not None}})
+    text = {key: value for key, value in values.items() if value is not None}
+    return ConfigValues(config.file, {"model_type": config.model_type, **outside, **text})
 
 
 def card_of(config: ConfigValues) -> Transformer:

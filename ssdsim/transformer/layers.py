@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from ssdsim.base.card import Card
+from ssdsim.transformer.block_sparse import KEY_BYTES
 from ssdsim.transformer.operations import DTYPE_BYTES, Collective, Elementwise, Gemm, Operation
 from ssdsim.transformer.recurrences import Rule, StateDtype
 from ssdsim.transformer.routing import OVERLAP, SKEW
@@ -148,6 +149,34 @@ class Sparse(Card):
     def small_columns(self) -> int:
         """Columns of the matrices that make keys and the heads' weights, which stay in 16 bits."""
         return self.dim + self.heads
+
+
+class BlockSparse(Card):
+    """MiniMax sparse attention: each query attends to the ``chosen`` blocks of ``block`` tokens that score best.
+
+    Each of ``heads`` of ``dim`` values scores and chooses for a group of heads that share keys and values, in
+    ``layers`` of the model's layers; the others attend to all tokens. A token's index key, one for all groups, is
+    cached on every device.
+    """
+
+    heads: Size
+    dim: Size
+    block: Size
+    chosen: Size
+    layers: Size
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of keys that a token adds to a layer's cache."""
+        return self.dim * KEY_BYTES
+
+    def heads_on(self, tp: int) -> int:
+        """Heads on each of ``tp`` devices; where these are more, each has one."""
+        return max(1, self.heads // tp)
+
+    def columns_on(self, tp: int) -> int:
+        """Columns of the matrices that make its queries and its key there, which run as one with attention's."""
+        return (self.heads_on(tp) + 1) * self.dim
 
 
 class SlidingWindow(Card):

@@ -15,7 +15,7 @@ from ssdsim.transformer.layers import Latent
 from ssdsim.transformer.operations import Attention, LatentAttention, Operation, PrefillAttention
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
 from ssdsim.transformer.shard import Block
-from ssdsim.transformer.sparse import Indexer, SparseAttention, over_prompts
+from ssdsim.transformer.sparse import SparseStep, over_prompts
 
 
 @lru_cache(maxsize=4096)
@@ -54,14 +54,14 @@ def of_prompts(op: Operation, latent: Latent | None, tokens: int, prefix: int = 
             return replace(op, queries=tokens)
         case CompressedIndexer() | CompressedAttention():
             return compressed.over_prompts(op, tokens, prefix)
-        case Indexer() | SparseAttention():
+        case SparseStep():
             return over_prompts(op, tokens, prefix)
         case _:
             return op
 
 
 _SEE_SEQUENCES = (
-    Attention, LatentAttention, Indexer, SparseAttention, CompressedAttention, RecurrentStep, Convolution,
+    Attention, LatentAttention, SparseStep, CompressedAttention, RecurrentStep, Convolution,
 )  # fmt: skip
 
 
@@ -95,10 +95,11 @@ def mixed_pass(
         if not isinstance(op, _SEE_SEQUENCES):
             yield op
             return
+        seen: Any = op
         if batch:
-            yield replace(op, batch=batch, queries=queries)
+            yield replace(seen, batch=batch, queries=queries)
         for chunk in chunks:
-            yield of_prompts(replace(op, batch=1), card.latent, chunk.tokens, chunk.prefix)
+            yield of_prompts(replace(seen, batch=1), card.latent, chunk.tokens, chunk.prefix)
 
     blocks = tuple(Block(tuple(new for op in b.operations for new in each(op)), b.times) for b in body.blocks)
     return replace(body, blocks=blocks, after=heads.after)

@@ -60,6 +60,7 @@ _PLACES = {
     "qwen2_moe": replace(_USUAL, shared="mlp.shared_expert"),
     "llama4": replace(_USUAL, shared="feed_forward.shared_expert", experts="feed_forward.experts.0.gate_proj"),
     **dict.fromkeys(("mixtral", "minimax_m2"), _BLOCK_SPARSE),
+    "minimax_m3": replace(_USUAL, shared="block_sparse_moe.shared_experts", experts="block_sparse_moe.experts.0.w1"),
     **dict.fromkeys(
         ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2"),
         replace(_USUAL, attention=_LATENT_ATTENTION),
@@ -128,6 +129,7 @@ _ALGORITHMS = {
     "FP8_PER_CHANNEL_PER_TOKEN": "float8",
     "FP8_PB_WO": "float8-block",
     "FP8_PB_REAL": "float8-block",
+    "MXFP8": "float8-block",  # a scale each 32 weights, by the same kernels
     "NVFP4": "nvfp4",
     "W4A16_NVFP4": "nvfp4",
     "MXFP4": "mxfp4",

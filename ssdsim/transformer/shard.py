@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
+from ssdsim.transformer.block_sparse import BlockAttention, BlockChoice
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.compressed import (
     RATIOS,
@@ -18,7 +19,7 @@ from ssdsim.transformer.compressed import (
     CompressedProjections,
 )
 from ssdsim.transformer.hyper_connections import HyperConnection, Way
-from ssdsim.transformer.layers import Experts, Head, Latent, Recurrent, Sparse, loop_operations
+from ssdsim.transformer.layers import BlockSparse, Experts, Head, Latent, Recurrent, Sparse, loop_operations
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
     Attention,
@@ -210,6 +211,9 @@ class Shard(Record):
             for branch, layers in card.compressed.branches(card.layers):
                 yield self._compressed_attention(card.compressed, branch), layers
             return
+        if (blocks := card.block_sparse) is not None:
+            full -= blocks.layers
+            yield self._attention(card.kv_heads, card.head_dim, self.context, 2, blocks=blocks), blocks.layers
         if full:
             projected = 1 if card.keys_are_values else 2
             yield self._attention(card.kv_heads, card.head_dim, self.context, projected), full
@@ -219,14 +223,21 @@ class Shard(Record):
             yield self._attention(*card.window_heads, seen, 2, windowed), card.windowed_layers
 
     def _attention(
-        self, all_kv_heads: int, head_dim: int, context: int, projected: int, windowed: bool = False
+        self,
+        all_kv_heads: int,
+        head_dim: int,
+        context: int,
+        projected: int,
+        windowed: bool = False,
+        blocks: BlockSparse | None = None,
     ) -> tuple[Operation, ...]:
         """Attention by heads; ``projected`` of keys and values have a projection of their own."""
         card, shaped = self.card, self.card.vocab_size == 0
         heads, kv_heads = card.heads // self.tp, max(1, all_kv_heads // self.tp)
         q_out, kv_out, weights = heads * head_dim, kv_heads * head_dim, self.precision.attention
         queries_out = 2 * q_out if card.attention_gate else q_out
-        ops: list[Operation] = [self._gemm("qkv", queries_out + projected * kv_out, card.attention_input, weights)]
+        made = queries_out + projected * kv_out + (blocks.columns_on(self.tp) if blocks else 0)
+        ops: list[Operation] = [self._gemm("qkv", made, card.attention_input, weights)]
         if card.head is not None and card.head.reads == "cached" and self.fused:
             rows = self.batch * self.fused
             ops.insert(0, self._gemm("context_kv", projected * kv_out, card.hidden_size, weights, rows))
@@ -237,7 +248,10 @@ class Shard(Record):
             # rotary embedding of q and k in place, then k and v written to the cache (as wide as the activations here)
             ops.append(self._elementwise("rotary", 2 * (q_out + kv_out) + 4 * kv_out))
         seen = (self.batch, self.queries, context, heads, kv_heads, head_dim, self.precision.activations)
-        ops.append(Attention("attention", *seen, self.masked, self._kv_dtype, windowed))
+        if blocks is None:
+            ops.append(Attention("attention", *seen, self.masked, self._kv_dtype, windowed))
+        else:
+            ops += self._to_blocks(blocks, heads, kv_heads)
         if card.attention_gate:
             ops.append(self._elementwise("attention_gate", 3 * q_out))
         ops.append(self._gemm("attention_out", card.hidden_size, q_out, self.precision.of("attention_out")))
@@ -318,6 +332,18 @@ class Shard(Record):
             self._gemm("index_queries", sparse.heads * sparse.dim, query_rank, weights),
             self._gemm("index_keys", sparse.small_columns, self.card.hidden_size, dtype),
             Indexer("indexer", *seen, dtype, "" if weights == dtype else weights),
+        ]
+
+    def _to_blocks(self, blocks: BlockSparse, heads: int, kv_heads: int) -> list[Operation]:
+        """A choice of blocks, and attention to them."""
+        weights, dtype = self.precision.attention, self.precision.activations
+        beside, of = "" if weights == dtype else weights, (blocks.block, blocks.chosen)
+        seen = self.batch, self.queries, self.context
+        return [
+            BlockChoice("block_choice", *seen, blocks.heads_on(self.tp), blocks.dim, *of, dtype, beside),
+            BlockAttention(
+                "block_attention", *seen, *of, heads, kv_heads, self.card.head_dim, dtype, self._kv_dtype, beside
+            ),
         ]
 
     def _compressed_attention(self, of: Compressed, branch: Branch) -> tuple[Operation, ...]:

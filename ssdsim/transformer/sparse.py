@@ -14,6 +14,7 @@ KEY_DTYPE = "float8"
 _SCALE_BYTES = 4
 _SCALED = 128  # values of a latent of 8 bits that share a scale
 _SCORE_BYTES = 4
+_TILE_HEADS = 64  # of attention over prompts to chosen tokens: fewer take the time of so many
 
 
 def key_bytes(dim: int) -> int:
@@ -28,7 +29,32 @@ def latent_bytes(rank: int, rope_dim: int, dtype: str) -> int:
     return rank + _SCALE_BYTES * -(-rank // _SCALED) + 2 * rope_dim
 
 
-class Indexer(Attends, Record):
+class SparseStep(Attends):
+    """A part of sparse attention: each query sees ``seen`` of the tokens that are cached.
+
+    Over prompts a query sees what comes before it, of which it sees at most ``most`` (None: all).
+    """
+
+    __slots__ = ()
+    batch: int
+    queries: int
+    context: int
+
+    @property
+    def seen(self) -> int:
+        return self.context
+
+    @property
+    def most(self) -> int | None:
+        return None
+
+    @property
+    def padding(self) -> float:
+        """Times as much that its kernel over prompts multiplies."""
+        return 1.0
+
+
+class Indexer(SparseStep, Record):
     """Scores of all ``context`` index keys for each query, and the choice of the ``chosen`` best.
 
     ``heads`` of a query score the one key of a token. The queries of a sequence read its keys together, and each has
@@ -80,7 +106,7 @@ class Indexer(Attends, Record):
         return self.streamed_bytes + of_queries + 2 * _SCORE_BYTES * self.scores
 
 
-class SparseAttention(Attends, Record):
+class SparseAttention(SparseStep, Record):
     """Attention of each query to the ``chosen`` tokens that are its own, of ``context``, in a latent cache as of
     :class:`ssdsim.transformer.operations.LatentAttention`.
     """
@@ -111,6 +137,14 @@ class SparseAttention(Attends, Record):
         return min(self.context, self.chosen)
 
     @property
+    def most(self) -> int | None:
+        return self.chosen
+
+    @property
+    def padding(self) -> float:
+        return max(_TILE_HEADS, self.heads) / self.heads
+
+    @property
     def cache_dtype(self) -> str:
         """The dtype of what is cached."""
         return self.kv_dtype or self.dtype
@@ -137,10 +171,10 @@ class SparseAttention(Attends, Record):
 
 
 class PrefillSparse(Operation, Record):
-    """An :class:`Indexer` or :class:`SparseAttention` over ``tokens`` of each of ``batch`` prompts.
+    """A :class:`SparseStep` over ``tokens`` of each of ``batch`` prompts.
 
     ``prefix`` tokens before them are cached. ``flops_per_pair`` are of a query and a token that it sees, of which it
-    sees at most ``most``.
+    sees at most ``most``; the kernel multiplies ``padding`` times as much.
     """
 
     name: str
@@ -151,6 +185,7 @@ class PrefillSparse(Operation, Record):
     flops_per_pair: float
     bytes_per_token: int
     arithmetic: tuple[str, ...]
+    padding: float = 1.0
 
     @property
     def kernel(self) -> str:
@@ -177,10 +212,8 @@ class PrefillSparse(Operation, Record):
         return float(self.batch * (self.prefix + self.tokens) * self.bytes_per_token)
 
 
-def over_prompts(op: Indexer | SparseAttention, tokens: int, prefix: int) -> PrefillSparse:
+def over_prompts(op: SparseStep, tokens: int, prefix: int) -> PrefillSparse:
     """The same over prompts of ``tokens`` after ``prefix``."""
-    one = replace(op, batch=1, queries=1)
-    seen, most = (op.context, prefix + tokens) if isinstance(op, Indexer) else (op.seen, op.chosen)
-    return PrefillSparse(
-        op.name, op.batch, tokens, prefix, most, one.flops / seen, round(one.streamed_bytes / seen), op.arithmetic
-    )
+    one = replace(op, batch=1, queries=1)  # type: ignore[type-var]
+    most, each = op.most or prefix + tokens, (one.flops / op.seen, round(one.streamed_bytes / op.seen))
+    return PrefillSparse(op.name, op.batch, tokens, prefix, most, *each, op.arithmetic, op.padding)

@@ -22,14 +22,16 @@ BUDGETS = {
     # GPUs of two kinds.
     "ssdsim/cli": (4_775, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
-    # Sparse attention: an indexer, and attention to what it chose.
-    # Compressed attention in decoding and over prompts, and streams that are mixed.
     # GGUF files found, runtimes beside profiles.
-    "ssdsim/hardware": (4_750, 22),
+    # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
+    # what stands in for those that nobody timed.
+    # Compressed attention in decoding and over prompts, and streams that are mixed.
+    "ssdsim/hardware": (4_940, 23),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
-    "ssdsim/pricing": (1_990, 9),
+    # A pass on the kernels of its engine.
+    "ssdsim/pricing": (2_000, 9),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.
     "ssdsim/question": (4_150, 22),
@@ -50,17 +52,17 @@ BUDGETS = {
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     "ssdsim/tokens": (3_310, 21),
     # Names of checkpoints, activations of a device; a GRU after a block.
-    # Sparse attention's operations, over prompts too, and its cache.
-    # Compressed attention's layers and operations, streams, and the configs of three families.
     # Headers of GGUF files.
-    "ssdsim/transformer": (4_595, 21),
+    # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.
+    # Compressed attention's layers and operations, streams, and the configs of three families.
+    "ssdsim/transformer": (4_865, 22),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_390, 7),
     # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.
     "calibration/cli": (2_600, 14),
     # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention;
-    # a user's own models by llama-bench; blocks of compressed attention.
-    "calibration/importers": (3_375, 18),
+    # a user's own models by llama-bench; blocks by engine and of MiniMax-M3; blocks of compressed attention.
+    "calibration/importers": (3_475, 18),
     # What other programs take of the cores, sides that say nothing for long.
     "calibration/machine": (2_370, 14),
     # A file that says that the hub is offline.
@@ -68,9 +70,9 @@ BUDGETS = {
     # Versions, mixed passes; which rows tell a number or a version, and where a fit ends.
     "calibration/runtimes": (1_134, 5),
     # What a calibration is for where nobody says it; whether the latency was timed.
-    # Blocks of sparse attention, and of compressed attention.
     # Launches that a table does not show.
-    "calibration/timings": (3_690, 23),
+    # Blocks of sparse attention, of tokens and of blocks; blocks of compressed attention.
+    "calibration/timings": (3_730, 23),
     # Runs as the profile was calibrated; a hit law of all pairs, trees of tables, batches; trees that no guesses make.
     "calibration/validation": (3_030, 13),
 }

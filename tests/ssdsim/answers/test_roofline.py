@@ -193,3 +193,15 @@ def test_json_and_a_choice_of_passes() -> None:
 def test_the_verification_of_sd_has_its_own_lookahead() -> None:
     frame = roofline(strategies="sd", sd_k=3, b=2)
     assert frame[frame["pass"] == "verify"].set_index("operation").loc["gate_up", "shape"].startswith("8x")
+
+
+def test_sparse_attention_is_held_against_its_engines_own_kernels() -> None:
+    glm = {"target": "glm-5.2", "hardware": "b200-sxm", "tp": 8, "drafter": "mtp", "context": 32768, "b": 4, "k": 3}
+    of_engine = {each: roofline(**glm, strategies="ar", engine=each) for each in ("vllm", "sglang-v2")}
+    steps = {
+        each: frame[frame["kind"].isin(("indexer", "sparse_attention"))]["seconds"].sum()
+        for each, frame in of_engine.items()
+    }
+    assert steps["sglang-v2"] < 0.8 * steps["vllm"]
+    for frame in of_engine.values():
+        assert (frame[frame["kind"] == "fixed"]["seconds"] >= 0.0).all()

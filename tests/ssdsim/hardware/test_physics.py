@@ -35,6 +35,7 @@ SHAPES = (
     ("qwen3-32b", 2),
     ("deepseek-r1", 8),
     ("glm-5.2", 8),
+    ("minimax-m3", 8),
     ("deepseek-v4-pro", 8),
     ("gpt-oss-120b", 1),
     ("qwen3.5-122b-a10b", 2),

@@ -43,6 +43,7 @@ MIXTURES = {
     "gpt-oss-20b": 20.9,
     "llama-4-scout": 107.8,  # 109 with what sees
     "minimax-m2.5": 228.7,
+    "minimax-m3": 426.2,  # 428 with what sees
     "nemotron-3-nano": 31.6,
     "nemotron-3-super": 120.7,
     "qwen3-235b-a22b": 235.1,
