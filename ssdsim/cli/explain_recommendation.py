@@ -70,6 +70,8 @@ def _about(about: BatchAnswer, plan: LaunchPlan, request: SearchRequest) -> Iter
     each = f" in each of {best.copies} copies" if best.copies > 1 else ""
     hits = "" if best.rate.p_hit is None else f", {best.rate.p_hit:.0%} of them after a hit"
     yield "Round", f"{best.rate.tokens_per_round:.2f} tokens in {1e3 * best.rate.round_s:.1f} ms{each}{hits}"
+    if about.gain_of_c is not None:
+        yield "C", f"{about.gain_of_c:+.1%} over plain sampling, each with its best other settings"
     if plan.cost is not None:
         yield "Cost", _cost(plan, request)
     if plan.paying is None:

@@ -246,7 +246,7 @@ def _deploy(plan: LaunchPlan) -> dict[str, Any]:
 def _answer(answer: BatchAnswer) -> dict[str, Any]:
     return {
         "b": answer.batch,
-        **picked(answer, "error", "best", "runner_up", "by_strategy", "impossible", "pareto"),
+        **picked(answer, "error", "best", "runner_up", "by_strategy", "impossible", "pareto", "gain_of_c"),
         **_decided(answer),
         "apart": unsupported_json(answer.unsupported),
     }

@@ -30,6 +30,8 @@ from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.place import runtime_for
 from ssdsim.question.spellings import any_spelling
 from ssdsim.question.token_inputs import TokenInput
+from ssdsim.strategies.protocols.axes import SAGUARO
+from ssdsim.tokens.saguaro import PLAIN
 
 if TYPE_CHECKING:
     from ssdsim.base.progress import Progress
@@ -57,6 +59,8 @@ class BatchAnswer(Record):
     """The answer at one batch: what is chosen, and the best of each strategy; ``error`` says why nothing is.
 
     ``impossible`` has the reason of each strategy that does not fit, ``unsupported`` those that the engine cannot run.
+    ``gain_of_c`` is what Saguaro's C gains over the same strategy's best with plain sampling, on no more GPUs; None
+    where the best samples plainly.
     """
 
     batch: int
@@ -65,6 +69,7 @@ class BatchAnswer(Record):
     choice: Choice | None = None
     error: str | None = None
     unsupported: Mapping[str, UnsupportedByEngine] = field(default_factory=dict)
+    gain_of_c: float | None = None
 
     @property
     def by_strategy(self) -> Mapping[str, Deployment]:
@@ -305,8 +310,19 @@ def _answer(search: Search, drawn: DeploymentDraws, batch: int) -> BatchAnswer:
         fastest = max(d.per_user for d in deployments)
         error = f"nothing gives a user {request.at_least:g} tokens/s; the fastest gives {fastest:.1f}"
         return BatchAnswer(batch, impossible, frontier, error=error)
-    beside = unsupported_beside(search, batch, choice.decision.chosen)
-    return BatchAnswer(batch, impossible, frontier, choice, unsupported=beside)
+    chosen = choice.decision.chosen
+    beside = unsupported_beside(search, batch, chosen)
+    gain = _gain_of_c(request, chosen, deployments)
+    return BatchAnswer(batch, impossible, frontier, choice, unsupported=beside, gain_of_c=gain)
+
+
+def _gain_of_c(request: SearchRequest, chosen: Deployment, deployments: Sequence[Deployment]) -> float | None:
+    if chosen.shape.settings.get(SAGUARO.option, PLAIN) == PLAIN:
+        return None
+    alike = (d for d in deployments if d.shape.strategy == chosen.shape.strategy and d.gpus <= chosen.gpus)
+    plain = [d for d in alike if d.shape.settings.get(SAGUARO.option) == PLAIN]
+    other = best(plain, request.rank, request.at_least)
+    return None if other is None else score(chosen, request.rank) / score(other, request.rank) - 1.0
 
 
 def _fewer(search: Search, drawn: DeploymentDraws, about: BatchAnswer | None, every: bool) -> tuple[WithFewer, ...]:

@@ -21,13 +21,15 @@ from ssdsim.base.record import Record, field, replace
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.checked_options import GridPart
 from ssdsim.question.configuration import configure
-from ssdsim.question.engines import strategies_by_options
+from ssdsim.question.engines import Engine, strategies_by_options
 from ssdsim.question.option_usage import check_owners
 from ssdsim.question.options import ALL, DEFAULTS, check_names
 from ssdsim.question.points import Points, Steps
 from ssdsim.question.question import Question
 from ssdsim.question.token_inputs import TokenInput
+from ssdsim.strategies.protocols.axes import SAGUARO
 from ssdsim.tokens.pair_choice import chosen_by
+from ssdsim.tokens.saguaro import PLAIN, known_cs
 
 STOPS: Mapping[str, tuple[Any, ...]] = {
     "b": (1, 2, 4, 8, 16, 32, 64),
@@ -54,7 +56,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
 """What is interpolated, and between which ends."""
 _ONLY_GIVEN = ("p_hit", "t_sd")  # which take the place of others
 _MOST_CONTINUOUS = 5
-SEARCHED = ("k", "f")  # of which each strategy has a best stop of its own
+SEARCHED = ("k", "f", SAGUARO.option)  # of which each strategy has a best stop of its own
 BEST = "best"
 SIDES = ("hardware", "engine")  # of which two stand side by side
 
@@ -356,7 +358,7 @@ def _is_log(name: str, low: float) -> bool:
 
 
 def _of_pair(said: Mapping[str, Any]) -> list[GridAxis]:
-    """Axes of a measured pair: its sets of requests and its temperatures."""
+    """Axes of a measured pair: its sets of requests, its temperatures, and the C that it knows at the one asked for."""
     found = chosen_by(said, said.get("temperature"))
     if found is None:
         return []
@@ -367,7 +369,22 @@ def _of_pair(said: Mapping[str, Any]) -> list[GridAxis]:
     axes = [GridAxis("pair_set", (None, *sets), None)] if found.set_name is None else []
     if "temperature" not in said and len(temperatures) > 1:
         axes.append(GridAxis("temperature", tuple(temperatures), found.temperature))
+    elif SAGUARO.option not in said and _scales(said):
+        axes.append(GridAxis(SAGUARO.option, _few(known_cs(said)), PLAIN))
     return [axis for axis in axes if len(axis.values) > 1]
+
+
+def _scales(said: Mapping[str, Any]) -> bool:
+    """Whether every strategy of the page that may sample by Saguaro's C does so in the engine, if one is named."""
+    least = min(known_cs(said), default=PLAIN)
+    return said.get("engine") is None or (
+        not isinstance(said["engine"], list) and Engine.of(said).lacks_scale(strategies_by_options(said), least) is None
+    )
+
+
+def _few(known: Sequence[float]) -> tuple[float, ...]:
+    """Plain sampling first, as the simplest, then the one in the middle, and the least."""
+    return tuple(sorted({known[0], known[len(known) // 2], PLAIN}, reverse=True)) if known else ()
 
 
 def _is_possible(options: Mapping[str, Any]) -> bool:

@@ -427,3 +427,17 @@ def test_the_link_of_a_break_even_is_the_network_where_there_is_one() -> None:
     assert (slow.present, fast.present) == (5.0, 50.0)
     assert slow.bound == fast.bound == "at least"
     assert slow.value == pytest.approx(fast.value, rel=0.01)
+
+
+@pytest.mark.long
+def test_the_gain_of_c_is_over_the_best_with_plain_sampling() -> None:
+    asked: dict[str, Any] = {"gpus": 3, "tp": 2, "draft_gpus": 1, "b": 16, "strategies": "ar,ssd"}
+    asked |= {"k": 6, "budget": 24, "backup": "fast", "pair": "smollm2-135m-28-layers", "temperature": 1.0}
+    (searched,) = recommend(**asked).answers
+    (plain,) = recommend(**asked, saguaro_c=1.0).answers
+    assert searched.best is not None
+    assert searched.best.shape.settings["saguaro_c"] < 1.0
+    gain = searched.best.per_user / plain.by_strategy["ssd"].per_user - 1.0
+    assert searched.gain_of_c == pytest.approx(gain, rel=1e-9)
+    assert searched.gain_of_c > 0.05
+    assert plain.gain_of_c is None

@@ -193,9 +193,9 @@ def test_a_measured_pair_keeps_its_rates() -> None:
     assert {"pair_set", "temperature"} <= names
     assert not {"alpha", "hit_c"} & names
     found = explorer_grid(**{**options, "b": [4, 16], "k": [3], "f": [3], "context": [1024]})
-    for b in (4, 16):
-        exact = predict(**options, b=b, f=3)
-        at = {"b": b, "k": 3, "f": 3, "backup": "jit", "context": 1024}
+    for b, c in ((4, 1.0), (16, 0.3)):
+        exact = predict(**options, b=b, f=3, saguaro_c=c)
+        at = {"b": b, "k": 3, "f": 3, "backup": "jit", "context": 1024, "saguaro_c": c}
         assert exact.draws is not None
         assert not found.doubts
         for name in ("sd", "ssd"):
@@ -203,6 +203,18 @@ def test_a_measured_pair_keeps_its_rates() -> None:
                 float(exact.estimates[name].tokens_per_second), rel=1e-9
             )
             assert drawn(found, name, at, []) == pytest.approx(exact.draws[name].joint, rel=0.02)
+
+
+@pytest.mark.long
+def test_saguaros_c_is_searched_where_the_pair_and_the_engine_know_it() -> None:
+    """Each strategy has its own best C of three stops, plain sampling the simplest of them."""
+    known = {"pair": str(PAIR), "temperature": 1.0}
+    axis = space_of(known).axis("saguaro_c")
+    assert axis.values == (1.0, 0.7, 0.3)
+    assert (axis.opens, axis.start) == ("best", 1.0)
+    without: list[dict[str, Any]] = [{"temperature": 0.0}, {"engine": "vllm"}, {"saguaro_c": 0.5}]
+    for beside in without:
+        assert "saguaro_c" not in {each.name for each in space_of({**known, **beside}).axes}
 
 
 @pytest.mark.long
