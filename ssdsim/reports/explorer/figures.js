@@ -32,11 +32,16 @@ class View {
 
   titled(name) { return this.head.strategies.find((each) => each.name === name).title; }
 
-  // A strategy with the K that is its own best.
+  // A strategy with the K, and the C if not of plain sampling, that are its own best.
   named(name) {
-    const axis = this.grid.axes.k;
-    const own = axis && this.asked.k === axis.best && axis.read_by.includes(name) && Number.isFinite(this.rates[name].rate);
-    return own ? `${this.titled(name)} at K ${this.places[name].k}` : this.titled(name);
+    const own = (of) => {
+      const axis = this.grid.axes[of];
+      return axis && this.asked[of] === axis.best && axis.read_by.includes(name) ? this.places[name][of] : undefined;
+    };
+    if (!Number.isFinite(this.rates[name].rate)) return this.titled(name);
+    const k = own("k"), c = own("saguaro_c");
+    const at = [k !== undefined && `K ${k}`, c !== undefined && c !== 1 && `C ${c}`].filter(Boolean);
+    return at.length ? `${this.titled(name)} at ${at.join(", ")}` : this.titled(name);
   }
 
   numbers(name, place) { return { ...this.answers.numbers(name, place), ...this.answers.rate(name, place) }; }

@@ -193,9 +193,9 @@ def test_a_measured_pair_keeps_its_rates() -> None:
     assert {"pair_set", "temperature"} <= names
     assert not {"alpha", "hit_c"} & names
     found = explorer_grid(**{**options, "b": [4, 16], "k": [3], "f": [3], "context": [1024]})
-    for b, c in ((4, 1.0), (16, 0.3)):
-        exact = predict(**options, b=b, f=3, saguaro_c=c)
-        at = {"b": b, "k": 3, "f": 3, "backup": "jit", "context": 1024, "saguaro_c": c}
+    for b in (4, 16):
+        exact = predict(**options, b=b, f=3)
+        at = {"b": b, "k": 3, "f": 3, "backup": "jit", "context": 1024}
         assert exact.draws is not None
         assert not found.doubts
         for name in ("sd", "ssd"):
@@ -215,6 +215,14 @@ def test_saguaros_c_is_searched_where_the_pair_and_the_engine_know_it() -> None:
     without: list[dict[str, Any]] = [{"temperature": 0.0}, {"engine": "vllm"}, {"saguaro_c": 0.5}]
     for beside in without:
         assert "saguaro_c" not in {each.name for each in space_of({**known, **beside}).axes}
+    options: dict[str, Any] = {"b": 16, "k": 3, "f": 3, "backup": "fast", "context": 1024}
+    found = explorer_grid(**known, b=[16], k=[3], f=[3], context=[1024])
+    table = found.rates["ssd"].table
+    exact = predict(**known, **options, saguaro_c=0.3).estimates["ssd"].tokens_per_second
+    assert np.exp(table.at({**options, "pair_set": None, "saguaro_c": 0.3})["log_rate"]) == pytest.approx(
+        float(exact), rel=1e-9
+    )
+    assert np.isnan(table.at({**options, "pair_set": "chat", "saguaro_c": 0.3})["log_rate"])
 
 
 @pytest.mark.long
