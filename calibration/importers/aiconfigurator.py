@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from calibration.importers import compressed, experts, latent, recurrence, sparse, vidur
+from calibration.importers import compressed, experts, latent, power, recurrence, sparse, vidur
 from calibration.importers.silicon import (
     FLOAT_BYTES,
     Fits,
@@ -77,7 +77,10 @@ _COLUMNS = {
 }
 """The tables and the columns that they need besides version, device and latency."""
 
-_MORE_COLUMNS = ("framework", "kernel_source", "backend", "window_size", "beam_width")  # read where a table has them
+_MORE_COLUMNS = (
+    *("framework", "kernel_source", "backend", "window_size", "beam_width"),
+    *("power", "power_limit"),
+)  # read where a table has them
 
 _NAMES = (
     *("gemm_dtype", "attn_dtype", "kv_cache_dtype", "nccl_dtype"),
@@ -145,8 +148,11 @@ def import_aiconfigurator(
     if "mla_generation_module_perf" in tables:
         blocks = latent.import_latent(tables["mla_generation_module_perf"], made, "mla_generation_module_perf")
         more["latent"] = blocks
-    blocks_of_v4 = compressed.import_compressed(tables, made)
-    return made.changed(**more, **sparse.import_sparse(tables, made), **blocks_of_v4)
+    more |= sparse.import_sparse(tables, made) | compressed.import_compressed(tables, made)
+    if (law := power.import_power(tables, made.device)) is not None:
+        told = sources["gemm_perf"].changed(note=f"{sources['gemm_perf'].note}; watts by the device's own sensor")
+        more |= {"power": law, "sources": {**made.sources, power.SOURCE: told}}
+    return made.changed(**more)
 
 
 def _fits(tables: dict[str, pd.DataFrame], card: SystemCard, device: Mapping[str, Any]) -> tuple[Fits, dict[str, str]]:

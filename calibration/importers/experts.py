@@ -67,7 +67,7 @@ def fits(
 
     ``table`` has :data:`COLUMNS`; experts that arrived faster than at ``memory_bandwidth`` came from a cache.
     """
-    rows, uneven = _rows(table)
+    rows, uneven = whole_experts(table)
     by_format: dict[tuple[str, Any], Callable[[], TimingModel]] = {}
     kernels, not_taken = [], ""
     for theirs, of_format in rows.groupby("moe_dtype"):
@@ -86,7 +86,7 @@ def fits(
     return by_format, said + ("; experts of uneven rows drawn anew" if uneven else "") + not_taken
 
 
-def _rows(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
+def whole_experts(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     """Whole experts of gated layers with what they touched, and whether the tokens were unevenly spread."""
     rows = table[(table["moe_ep_size"] == 1) & (table["moe_tp_size"] <= _MOST_DEVICES)]
     balanced = rows["distribution"] == "balanced"

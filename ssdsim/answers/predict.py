@@ -33,6 +33,7 @@ from ssdsim.rounds.round import Estimate
 from ssdsim.strategies.ar import Autoregressive as AR
 
 if TYPE_CHECKING:
+    from ssdsim.answers.energy import Energy
     from ssdsim.answers.simulation.simulate import Solver
     from ssdsim.base.progress import Progress
     from ssdsim.question.typed_options import Options
@@ -50,6 +51,7 @@ class Prediction(Displayable, Record):
     """The stationary round of each strategy at its own best, with 95 % intervals of tokens/s from all errors.
 
     ``over_c`` is what Saguaro's C makes of each strategy for which it was searched.
+    ``energy`` is what each strategy draws, where that was asked for.
     ``seen`` are the ranges of the acceptance and of the hit rate over which the draws go, where these are not certain.
     """
 
@@ -61,6 +63,7 @@ class Prediction(Displayable, Record):
     draws: Mapping[str, RateDraws] | None = None
     seen: Mapping[str, tuple[float, float]] = MappingProxyType({})
     over_c: Mapping[str, tuple[AtC, ...]] = MappingProxyType({})
+    energy: Mapping[str, Energy] = MappingProxyType({})
 
     @property
     def decision(self) -> Decision[Variant]:
@@ -113,6 +116,7 @@ def predict(
     seed: int = 0,
     solver: PredictSolver = "auto",
     rule: Rule = "mean-log",
+    energy: bool = False,
     progress: Progress | None = None,
     **options: Unpack[Options],
 ) -> Prediction:
@@ -126,6 +130,7 @@ def predict(
         have a spread.
     seed : of the draws of what is not known, and of a simulation.
     rule : by which the fastest is chosen, and each strategy's K; :mod:`ssdsim.answers.decision` says how.
+    energy : joules a token and watts a GPU of each strategy, too (``.energy``), on hardware whose watts are known.
     progress : hears how far a simulation is.
 
     Returns
@@ -149,7 +154,22 @@ def predict(
     rates = DrawnRates(TimingErrors(DRAWS, seed))
     configuration, looked = at_their_best(options, rates, rule)
     check_read(options, [options], configuration)
-    return predict_configured(configuration, looked, rates, solver, progress=progress, rule=rule)
+    predicted = predict_configured(configuration, looked, rates, solver, progress=progress, rule=rule)
+    return with_energy(predicted, rates.errors) if energy else predicted
+
+
+def with_energy(prediction: Prediction, errors: TimingErrors) -> Prediction:
+    """The prediction with what each strategy draws, by the errors that it was drawn with."""
+    from ssdsim.answers.energy import energy  # here: who asks for no joules starts faster
+
+    rates = prediction.draws or {}
+    return replace(
+        prediction,
+        energy={
+            name: energy(each, rates[name].joint if rates else float(each.estimate.tokens_per_second), errors)
+            for name, each in prediction.configuration.scenarios.items()
+        },
+    )
 
 
 def predicted(
@@ -339,4 +359,13 @@ def _strategy(prediction: Prediction, name: str) -> dict[str, Any]:
         "breakdown_ms": {part: (1e3 if seconds else 1.0) * part_s for part, part_s in estimate.breakdown_s.items()},
         "speedup_over": {other: rates[name] / rate for other, rate in rates.items() if other != name},
         **low_and_high(prediction.intervals[name]),
+        **({"energy": _energy(prediction.energy[name])} if prediction.energy else {}),
+    }
+
+
+def _energy(energy: Energy) -> dict[str, Any]:
+    return {
+        **picked(energy, "joules_per_token", "watts_per_gpu"),
+        "watts": {each.role: each.watts for each in energy.by_role},
+        "watts_at_rest": {each.role: each.law.idle_w for each in energy.by_role},
     }

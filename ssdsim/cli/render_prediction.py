@@ -14,6 +14,7 @@ from ssdsim.answers.evidence import inputs_text, standing_text, value_text
 from ssdsim.answers.over_c import AtC
 from ssdsim.answers.predict import Prediction
 from ssdsim.answers.verdict import percent, title_of, worth_measuring
+from ssdsim.base.intervals import Interval
 from ssdsim.base.option import spelled
 from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, print_labelled, print_origins, print_warnings
@@ -45,6 +46,7 @@ def print_prediction(prediction: Prediction, explain: bool, quiet: bool) -> None
     measure, said = worth_measuring(prediction.decision), prediction.verdict.sentence
     lines = {
         "How sure": prediction.verdict.sure,
+        "Joules": _joules(prediction),
         "Saguaro": _gains_of_c(prediction),
         "Turns": prediction.verdict.turns,
         "Why": "" if (prediction.verdict.turns or measure) and not explain else _why(prediction),
@@ -80,7 +82,9 @@ def _first_table(prediction: Prediction) -> list[tuple[str, ...]]:
     """A row a strategy: what a user gets, how many GPUs it takes, its K, and its C where that is not plain."""
     rates, per = prediction.rates, "s" if prediction.unit == "s" else "T_v"
     likely = () if prediction.draws is None else ("likely",)
-    table: list[tuple[str, ...]] = [("", f"tokens/{per} a user", *likely, prediction.configuration.devices, "drafts")]
+    drawn = ("J a token", "W a GPU") if prediction.energy else ()
+    header = ("", f"tokens/{per} a user", *likely, prediction.configuration.devices, *drawn, "drafts")
+    table: list[tuple[str, ...]] = [header]
     for name, scenario in prediction.configuration.scenarios.items():
         ends = rates.likely(name)
         between = () if ends is None else ("-".join(_rate(each / scenario.batch) for each in ends),)
@@ -88,8 +92,28 @@ def _first_table(prediction: Prediction) -> list[tuple[str, ...]]:
         shown, gpus = _rate(rates.shown(name) / scenario.batch), format_count(scenario.gpus)
         c = prediction.c(name)
         drafts = f"K {k}{'' if c == PLAIN else f', C {c:g}'}" if scenario.strategy.drafts else "nothing"
-        table.append((title_of(name), shown, *between, gpus, drafts))
+        of = prediction.energy.get(name)
+        drawn = () if of is None else (_rate(of.joules_per_token.median), f"{of.watts_per_gpu:.0f}")
+        table.append((title_of(name), shown, *between, gpus, *drawn, drafts))
     return table
+
+
+def _joules(prediction: Prediction) -> str:
+    """Who takes the fewest joules a token, and how many times as many the others take; by the same draws."""
+    if not prediction.energy:
+        return ""
+    first, *others = sorted(prediction.energy, key=lambda name: prediction.energy[name].joules_per_token.median)
+    of = prediction.energy[first]
+    fewest = f"{title_of(first)} takes the fewest a token, {_between(of.joules_per_token.likely)}"
+    more = []
+    for name in others:
+        times = prediction.energy[name].over(of)
+        more.append(f"{title_of(name)} {_rate(times.median)} times as many ({_between(times.likely)})")
+    return "; ".join([fewest, *more])
+
+
+def _between(ends: Interval) -> str:
+    return f"{_rate(ends.low)}-{_rate(ends.high)}"
 
 
 def _gains_of_c(prediction: Prediction) -> str:
@@ -276,4 +300,6 @@ def _print_notes(prediction: Prediction, out: Console) -> None:
     exact = "exact but for the waits of targets that share a draft" if print_shared(configuration, out) else "exact"
     solvers = {"closed": f"closed form ({exact})", "mc": "Monte Carlo", "des": "event engine"}
     out.print(f"Solver   {solvers[prediction.solver]}", style="dim")
+    for told in dict.fromkeys(each.rests_on for of in prediction.energy.values() for each in of.by_role):
+        print_labelled(out, "Watts    ", told, "dim")
     print_origins(out, configuration.provenance, configuration.runtime, inputs_text(configuration.inputs))

@@ -9,7 +9,7 @@ from ssdsim.advise.recommend.command import together
 from ssdsim.advise.recommend.deployment import Deployment
 from ssdsim.advise.recommend.launch_plan import ATTAINMENT, LaunchPlan
 from ssdsim.advise.recommend.recommendation import BatchAnswer, Recommendation, UnsupportedByEngine
-from ssdsim.advise.recommend.request import SearchRequest
+from ssdsim.advise.recommend.request import Rank, SearchRequest
 from ssdsim.advise.recommend.words import how_sure, losses, percents, span
 from ssdsim.answers.decision import WORTH_KNOWING, Decision
 from ssdsim.answers.turning import conditions
@@ -89,9 +89,14 @@ def _engine(request: SearchRequest) -> str:
 def _headline(request: SearchRequest, answers: Sequence[BatchAnswer]) -> str:
     if not answers:
         return f"{_asked(request)}: nothing fits."
-    ranked = {"user": "fastest for a user", "gpu": "most tokens/s a GPU", "cost": "cheapest a token"}[request.rank]
+    ranked = {
+        "user": "fastest for a user",
+        "gpu": "most tokens/s a GPU",
+        "cost": "cheapest a token",
+        "joules": "fewest joules a token",
+    }[request.rank]
     if len(answers) == 1:
-        return f"{_asked(request)}, {ranked}: run {_what(answers[0])}{_over_others(answers[0])}."
+        return f"{_asked(request)}, {ranked}: run {_what(answers[0])}{_over_others(answers[0], request.rank)}."
     parts = [f"{what} at {span(batches)}" for what, batches in _together(answers, _what)]
     return f"{_asked(request)}, {ranked}: run {', '.join(parts)} in flight."
 
@@ -116,14 +121,19 @@ def _what(answer: BatchAnswer) -> str:
     return answer.best.title
 
 
-def _over_others(answer: BatchAnswer) -> str:
-    """``; SSD is 1.22x SD, 2.09x AR (no speculation)``; empty without others."""
+def _over_others(answer: BatchAnswer, rank: Rank) -> str:
+    """``; SSD is 1.22x SD, 2.09x AR (no speculation)``, or ``; SSD takes 1.18x as many``; empty without others."""
     assert answer.best is not None
     worth = {} if answer.choice is None else answer.choice.worth
     first = answer.runner_up.shape.strategy if answer.runner_up is not None else ""
     names = [name for name in dict.fromkeys((first, Autoregressive.name)) if name in worth]
     titles = {name: _AR if name == Autoregressive.name else title_of(name) for name in names}
-    told = ", ".join(f"{worth[name].median:.2f}x {titles[name]}{_elsewhere(answer, name)}" for name in names)
+    times = {name: f"{worth[name].median:.2f}x" for name in names}
+    places = {name: f"{titles[name]}{_elsewhere(answer, name)}" for name in names}
+    if rank == "joules":
+        told = ", ".join(f"{places[name]} takes {times[name]} as many" for name in names)
+        return f"; {told}" if told else ""
+    told = ", ".join(f"{times[name]} {places[name]}" for name in names)
     return f"; {answer.best.title} is {told}" if told else ""
 
 
@@ -153,7 +163,7 @@ def _last_gpus(recommendation: Recommendation) -> Iterator[tuple[str, str]]:
 
 
 def _rows(request: SearchRequest, answers: Sequence[BatchAnswer], plan: LaunchPlan | None) -> list[tuple[str, ...]]:
-    ranked = {"user": (), "gpu": ("a GPU",), "cost": ("$/Mtoken",)}[request.rank]
+    ranked = {"user": (), "gpu": ("a GPU",), "cost": ("$/Mtoken",), "joules": ("J a token",)}[request.rank]
     user = "a user" if ranked else "tokens/s a user"
     rows: list[tuple[str, ...]] = [("in flight", "run", user, "likely", *ranked, "GPUs", "how sure")] if answers else []
     for answer in _some(answers):
@@ -161,10 +171,10 @@ def _rows(request: SearchRequest, answers: Sequence[BatchAnswer], plan: LaunchPl
         assert best is not None
         rate = answer.rate(best.shape.strategy)
         scale = rate.median / best.per_user
-        per_gpu = {"user": (), "gpu": (number(scale * best.per_gpu),), "cost": (_price(best, request, scale),)}
+        score = () if request.rank == "user" else (_score(best, request, scale),)
         sure = "" if answer.decision is None else how_sure(answer.decision)
         sure = sure if plan is None else plan.misses.get(best.shape.strategy, sure)
-        told = number(rate.median), between(rate.likely), *per_gpu[request.rank], str(best.gpus)
+        told = number(rate.median), between(rate.likely), *score, str(best.gpus)
         rows.append((str(answer.batch), run(best), *told, sure))
     return rows
 
@@ -175,7 +185,12 @@ def _over_ar(answers: Sequence[BatchAnswer]) -> str:
     return ", ".join(f"{gain.median:.2f}x at {batch}" for batch, gain in gains if gain is not None)
 
 
-def _price(d: Deployment, request: SearchRequest, scale: float) -> str:
+def _score(d: Deployment, request: SearchRequest, scale: float) -> str:
+    """What is ranked besides a user's tokens/s, at rates ``scale`` times as high."""
+    if request.rank == "gpu":
+        return number(scale * d.per_gpu)
+    if request.rank == "joules":
+        return number(d.joules / scale)
     return "" if request.gpu_hour is None else f"{d.cost_per_million(request.gpu_hour) / scale:.2f}"
 
 

@@ -29,6 +29,7 @@ from ssdsim.hardware.latent import LatentLaw, LatentModel
 from ssdsim.hardware.laws import NO_INTERFERENCE, FixedCosts, Interference, TimingModel
 from ssdsim.hardware.links import LinkModel, OfMessages
 from ssdsim.hardware.of_engines import NO_ENGINE, engine_read
+from ssdsim.hardware.power import PowerLaw
 from ssdsim.hardware.prefill import (
     PrefillAttentionLaw,
     PrefillAttentionModel,
@@ -254,12 +255,15 @@ class HardwareProfile(Displayable, Card):
     interference: Interference = NO_INTERFERENCE
     spread: LogSd = 0.0
     engine: str | None = None
+    power: PowerLaw | None = None
+    """None where nobody measured watts."""
     calibrated: Calibrated | None = None
     """None in a profile that no calibration made, or one of before ssdsim 0.5."""
     sources: dict[str, Provenance]
 
     def __post_init__(self) -> None:
-        for where, model in self.models().items():
+        powered = {} if self.power is None else {"power": self.power}
+        for where, model in (self.models() | powered).items():
             if model.source not in self.sources:
                 hint = nearest(model.source, self.sources)
                 raise ValueError(f"{where}: source '{model.source}' is not in sources{hint}")

@@ -75,7 +75,7 @@ def hypothetical(
     rings = {} if links else {n: _replaced_links(profile, n) for of in over_rings.values() for n in of}
     there = profile.changed(link=link, links=links, collectives=over_rings)
     changes = {field: _scaled(held, replace(scaling, rings=rings)) for field, held in there.timed.items()}
-    return there.changed(**changes, name=name, device=device, sources={HYPOTHETICAL: source})
+    return there.changed(**changes, name=name, device=device, power=None, sources={HYPOTHETICAL: source})
 
 
 def _scaled(held: Any, scaling: Scaling, *keys: Any) -> Any:

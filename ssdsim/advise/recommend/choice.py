@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim import strategies
-from ssdsim.advise.recommend.deployment import Deployment, Shape, score
+from ssdsim.advise.recommend.deployment import Deployment, Shape, score, score_of_rate, worth_scoring
 from ssdsim.advise.recommend.request import Rank
 from ssdsim.answers.decision import Candidate, Decision, Rule, decide, knowable
 from ssdsim.answers.grid import Evaluator
@@ -113,10 +113,10 @@ def choose(
     rule: Rule = "mean-log",
 ) -> Choice | None:
     """The choice among those that give a user ``at_least`` so many tokens/s; None without any."""
-    allowed = _worth_drawing([d for d in deployments if d.per_user >= at_least], rank)
+    allowed = _worth_drawing(worth_scoring((d for d in deployments if d.per_user >= at_least), rank), rank)
     if not allowed:
         return None
-    factor = {d: score(d, rank) / d.per_user for d in allowed}
+    factor = {d: score_of_rate(d, rank, drawn.errors) for d in allowed}
     speeds = {d: draws * factor[d] for d, draws in drawn.joint(allowed).items()}
     points = {d: score(d, rank) for d in allowed}
     of_each = {

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ssdsim import strategies
 from ssdsim.advise.recommend.request import Rank
 from ssdsim.answers.grid import PointResult
+from ssdsim.base.intervals import Draws
 from ssdsim.base.plain import picked
-from ssdsim.base.record import Record
+from ssdsim.base.record import Record, replace
+from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.options import ALL, DEFAULTS, effective_options
 from ssdsim.question.scenario import Scenario
@@ -18,7 +22,12 @@ from ssdsim.rounds.round import Estimate
 from ssdsim.strategies.protocols.axes import work_of
 from ssdsim.transformer.forward import DATA_PARALLEL, degrees
 
+if TYPE_CHECKING:
+    from ssdsim.answers.energy import Drawing
+
 INDIFFERENT = 1e-3  # relative tokens/s for which nobody spends a device or a cached outcome
+_OF_THE_MOST = 0.5  # tokens/s per GPU: what yields less takes more joules a token
+_OF_ITS_OWN = 0.85  # of those of a strategy's placement: other K and budgets draw nearly the same watts
 Setting = tuple[str, Any]
 
 
@@ -100,6 +109,11 @@ class Deployment(Record):
         return f"Deployment({self.shape!r}, copies={self.copies}, batch={self.batch}, paid={self.paid})"
 
     @property
+    def placed(self) -> tuple[Any, ...]:
+        """What others share that differ in speculation settings alone."""
+        return self.shape.strategy, self.shape.placement, self.copies
+
+    @property
     def scenario(self) -> Scenario:
         """The scenario of one target."""
         return self.result.scenario
@@ -142,6 +156,27 @@ class Deployment(Record):
         """Price of a million tokens when a GPU costs ``gpu_hour`` an hour."""
         return gpu_hour / 3600.0 / self.per_gpu * 1e6
 
+    @cached_property
+    def drawing(self) -> tuple[Drawing, ...]:
+        """What the devices of one target draw."""
+        from ssdsim.answers.energy import drawn_by  # here, as who asks for no joules needs no watts
+
+        return drawn_by(self.scenario)
+
+    def watts(self, errors: TimingErrors | None = None) -> float | Draws:
+        """Watts of all GPUs that are counted, idle ones at rest; under each draw where ``errors`` are given."""
+        idle = (self.paid or self.gpus) - self.gpus
+        drawing = [(self.targets, each) for each in self.drawing]
+        drawing += [(1, replace(self.drawing[0], gpus=idle, work_w=0.0))] if idle else []
+        if errors is None:
+            return sum(times * each.gpus * each.watts for times, each in drawing)
+        return sum((times * each.drawn(errors) for times, each in drawing), np.zeros(errors.draws))
+
+    @cached_property
+    def joules(self) -> float:
+        """Joules a token."""
+        return float(self.watts()) / self.total
+
     @property
     def lookahead(self) -> int:
         """Tokens that are drafted a round; 0 where none are."""
@@ -173,12 +208,36 @@ class Deployment(Record):
 
 def score(deployment: Deployment, rank: Rank) -> float:
     """The number that ``rank`` maximises; lower cost of a token is higher tokens/s per GPU, at any price of a GPU."""
+    if rank == "joules":
+        return 1.0 / deployment.joules
     return deployment.per_user if rank == "user" else deployment.per_gpu
+
+
+def score_of_rate(deployment: Deployment, rank: Rank, errors: TimingErrors) -> float | Draws:
+    """The score of each token/s per user; a number a draw where watts are not known for sure."""
+    if rank == "joules":
+        return deployment.batch / deployment.watts(errors)
+    return score(deployment, rank) / deployment.per_user
+
+
+def worth_scoring(deployments: Iterable[Deployment], rank: Rank) -> list[Deployment]:
+    """Those whose score is worth its work: of joules, all that yield half of the most tokens/s per GPU.
+
+    A busy GPU draws three to five times what one at rest does: what idles more yields less, and takes more joules.
+    """
+    every = list(deployments)
+    if rank != "joules":
+        return every
+    bar = _OF_THE_MOST * max((d.per_gpu for d in every), default=0.0)
+    own: dict[tuple[Any, ...], float] = {}
+    for d in every:
+        own[d.placed] = max(own.get(d.placed, 0.0), d.per_gpu)
+    return [d for d in every if d.per_gpu >= max(bar, _OF_ITS_OWN * own[d.placed])]
 
 
 def best(deployments: Iterable[Deployment], rank: Rank, at_least: float = 0.0) -> Deployment | None:
     """The one of the highest score at the values of its inputs, of those that give a user ``at_least`` so much."""
-    allowed = [d for d in deployments if d.per_user >= at_least]
+    allowed = worth_scoring((d for d in deployments if d.per_user >= at_least), rank)
     return max(allowed, key=lambda d: (score(d, rank), -d.gpus), default=None)
 
 
@@ -194,8 +253,8 @@ def pareto(deployments: Sequence[Deployment]) -> list[Deployment]:
     return frontier
 
 
-def deployment_json(d: Deployment, gpu_hour: float | None = None) -> dict[str, Any]:
-    """A deployment for JSON, with the price of a token if a GPU has a price."""
+def deployment_json(d: Deployment, gpu_hour: float | None = None, rank: Rank = "user") -> dict[str, Any]:
+    """A deployment for JSON, with the price of a token if a GPU has a price, and its joules where these are ranked."""
     return {
         **picked(d, "name", "copies", "gpus"),
         **picked(d.shape, "strategy", "tp", "ep", "settings"),
@@ -206,5 +265,6 @@ def deployment_json(d: Deployment, gpu_hour: float | None = None) -> dict[str, A
         "tokens_per_second_per_user": d.per_user,
         "tokens_per_second_per_gpu": d.per_gpu,
         "cost_per_million_tokens": None if gpu_hour is None else d.cost_per_million(gpu_hour),
+        **({"joules_per_token": d.joules} if rank == "joules" else {}),
         "round_ms": 1e3 * d.rate.round_s,
     }

@@ -229,7 +229,9 @@ def as_json(recommendation: Recommendation, plan: LaunchPlan | None = None) -> d
         "break_even": recommendation.break_evens,
         "deploy": None if plan is None else _deploy(plan),
     }
-    return document(answer, {BatchAnswer: _answer, Deployment: lambda d: deployment_json(d, request.gpu_hour)})
+    return document(
+        answer, {BatchAnswer: _answer, Deployment: lambda d: deployment_json(d, request.gpu_hour, request.rank)}
+    )
 
 
 def _deploy(plan: LaunchPlan) -> dict[str, Any]:

@@ -165,7 +165,8 @@ def recommend(
     gpus : the budget, fewer of which may be used; ``8xh200`` also names their profile, ``1xrtx-4090+1xrtx-3090`` those
         of targets and of drafts.
     b : sequences in flight over all copies, one batch or several.
-    rank : ``user`` (tokens/s per user), ``gpu`` (tokens/s per GPU in use) or ``cost`` (of a token, with ``gpu_hour``).
+    rank : ``user`` (tokens/s per user), ``gpu`` (tokens/s per GPU in use), ``cost`` (of a token, with ``gpu_hour``) or
+        ``joules`` (a token, on hardware whose watts are known).
     gpu_hour : price of a GPU for an hour.
     use : a token is counted to the GPUs ``needed``, or to ``all`` of the budget.
     at_least : tokens/s that a user must get.
@@ -374,7 +375,12 @@ def _focus_answer(answers: Sequence[BatchAnswer], subject: str) -> BatchAnswer |
 
 def sentence(request: SearchRequest, answers: Sequence[BatchAnswer]) -> str:
     """What to run at which batches, and how sure that is."""
-    counted = {"user": "tokens/s per user", "gpu": "tokens/s per GPU", "cost": "cost of a token"}[request.rank]
+    counted = {
+        "user": "tokens/s per user",
+        "gpu": "tokens/s per GPU",
+        "cost": "cost of a token",
+        "joules": "joules a token",
+    }[request.rank]
 
     def said(answer: BatchAnswer) -> str:
         if answer.decision is None or answer.best is None:

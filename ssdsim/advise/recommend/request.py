@@ -15,7 +15,7 @@ from ssdsim.base.option import Group, spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import find_hardware, find_transformer, full_hardware_name, short_hardware_name
-from ssdsim.hardware.profile import provenance_summary
+from ssdsim.hardware.profile import HardwareProfile, provenance_summary
 from ssdsim.pricing.occupancy import Devices, is_host_of
 from ssdsim.question.checked_options import checked
 from ssdsim.question.drafting import draft_by_options
@@ -30,8 +30,8 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.shard import check_tensor_parallel, legal_expert_parallel
 
-Rank = Literal["user", "gpu", "cost"]
-RANKS = ("user", "gpu", "cost")
+Rank = Literal["user", "gpu", "cost", "joules"]
+RANKS = ("user", "gpu", "cost", "joules")
 Use = Literal["needed", "all"]
 USES = ("needed", "all")
 _NUMBER = re.compile(r"\d{1,9}")
@@ -114,13 +114,20 @@ def provenance(request: SearchRequest) -> list[dict[str, str]]:
     asked = (options["dtype"], options["draft_dtype"] or options["dtype"])
     precisions = [card.precision(dtype, options["kv_dtype"]) for card, dtype in zip(cards, asked, strict=True)]
     dtypes = {kept for precision in precisions for kept in precision.formats}
-    profiles = {p.name: p for p in (find_hardware(options[r] or options["hardware"]) for r in _ROLES)}
+    profiles = _profiles(options)
     most = max(request.searched[TARGET.option] or ())
     exchanges = options["attention"] == DATA_PARALLEL
     rules = {card.recurrent.rule for card in cards if card.recurrent}
     kinds = any(card.experts for card in cards), any(card.window for card in cards)
     read = (*kinds, exchanges, rules, frozenset().union(*(card.sparse_steps for card in cards)))
     return [{"profile": name, "summary": provenance_summary(p, dtypes, most, *read)} for name, p in profiles.items()]
+
+
+def _profiles(options: Mapping[str, Any]) -> dict[str, HardwareProfile]:
+    """The profiles of target and draft by their names."""
+    options = {**DEFAULTS, **options}
+    found = (find_hardware(options[role] or options["hardware"]) for role in _ROLES)
+    return {profile.name: profile for profile in found}
 
 
 def axes_of(strategy: str) -> tuple[SearchAxis, ...]:
@@ -175,6 +182,10 @@ def make_request(
     kinds = _kinds(total, drafts, options)
     target = find_transformer(options.get("target", DEFAULTS["target"]))
     scope = Scope(total, target, options, None if kinds is None else kinds.draft)
+    if rank == "joules":
+        from ssdsim.answers.energy import check_watts  # here, as who asks for no joules needs no watts
+
+        check_watts("--rank joules", _profiles(options).values())
     warnings: dict[str, None] = {}
     searched = {name: _searched(each, narrowed, scope, warnings) for name, each in axes.items()}
     _check_degrees(scope.target, searched)
