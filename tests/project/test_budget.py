@@ -62,7 +62,7 @@ BUDGETS = {
     "calibration/cli": (2_600, 14),
     # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention;
     # a user's own models by llama-bench; blocks by engine and of MiniMax-M3; blocks of compressed attention.
-    "calibration/importers": (3_475, 18),
+    "calibration/importers": (3_485, 18),
     # What other programs take of the cores, sides that say nothing for long.
     "calibration/machine": (2_370, 14),
     # A file that says that the hub is offline.
