@@ -12,21 +12,25 @@ from site_generator.shown import PROJECT
 BUDGETS = {
     # One rule for recommend and export, the command for all loads, who keeps up.
     # GPUs of two kinds; the gain of C is over the best without it.
-    "ssdsim/advise": (3_876, 18),
+    # Watts of a deployment.
+    "ssdsim/advise": (3_955, 18),
     # Each at its own best, at many points at once; how sure, where it turns, each C; arguments of Python's calls.
-    "ssdsim/answers": (5_490, 29),
+    # Joules, from a replay that counts steps.
+    "ssdsim/answers": (5_710, 30),
     # Limits of files, what is JSON; spellings in Python; all that a card lacks, the road to one that is not there;
     # bytes that are no text.
     "ssdsim/base": (2_430, 21),
     # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
     # GPUs of two kinds.
-    "ssdsim/cli": (4_775, 29),
+    # Joules.
+    "ssdsim/cli": (4_825, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
     # what stands in for those that nobody timed.
     # Compressed attention in decoding and over prompts, and streams that are mixed.
-    "ssdsim/hardware": (4_940, 23),
+    # Watts, by the load of memory and arithmetic.
+    "ssdsim/hardware": (5_005, 24),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
@@ -62,7 +66,8 @@ BUDGETS = {
     "calibration/cli": (2_600, 14),
     # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention;
     # a user's own models by llama-bench; blocks by engine and of MiniMax-M3; blocks of compressed attention.
-    "calibration/importers": (3_485, 18),
+    # Watts, where a table has them.
+    "calibration/importers": (3_630, 19),
     # What other programs take of the cores, sides that say nothing for long.
     "calibration/machine": (2_370, 14),
     # A file that says that the hub is offline.
