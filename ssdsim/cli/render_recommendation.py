@@ -65,7 +65,7 @@ def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None
     hidden = [str(answer.batch) for answer in answers if answer not in shown]
     lines += [("Left out", f"{', '.join(hidden)} in flight: --explain has them")] if hidden else []
     lines += _next(recommendation, more)
-    if not (switched or alone or instead):
+    if not (alone or instead) and (not switched or recommendation.request.kinds):
         longer = [*lines[:-1], *_last_gpus(recommendation), lines[-1]] if lines else []
         lines = longer if height(headline, table, longer) <= MOST_LINES else lines
     print_screen(headline, table, lines, words=("strategy", "run", "where", "how sure", "rests on"))

@@ -62,6 +62,13 @@ def test_what_cannot_be_is_one_line(gpus: str, more: dict[str, Any], named: tupl
         make_request(gpus=gpus, **ASKED, **PAIR | more)
 
 
+def test_a_recommendation_says_what_the_other_card_is_worth() -> None:
+    told = asked("recommend", "--gpus", "1xrtx-3090+1xrtx-4090", "--model", "qwen3-32b-q4_k_m", "--draft",
+                 "qwen3-0.6b-q4_k_m", "--engine", "llama.cpp", "--quiet").stdout  # fmt: skip
+    assert "on 1 rtx-3090 + 1 rtx-4090" in told
+    assert "tokens/s on 1 GPU; 1 more gives 1." in " ".join(told.split())
+
+
 def test_a_prediction_on_two_kinds_names_the_search_over_both() -> None:
     told = asked("predict", "--model", PAIR["target"], "--draft", PAIR["draft"], "--engine", "llama.cpp",
                  "--hardware", "rtx-4090", "--draft-hardware", "rtx-3090", "--quiet").stdout  # fmt: skip
