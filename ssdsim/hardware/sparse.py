@@ -78,9 +78,8 @@ class IndexerModel(TimingModel):
         if faster is None or not scaling.multiplies(weights):
             return None
         peak_flops = self.costs.peak_flops * faster
-        streams = ("per_token_s", "per_choice_s", "per_score_s", "per_key_s")
-        costs = scaling.of(self.costs, "launch_s", "choose_s", streams=streams, peak_flops=peak_flops)
-        return self.unfitted(costs=costs)
+        times = ("launch_s", "per_token_s", "choose_s", "per_choice_s", "per_key_s")
+        return self.unfitted(costs=scaling.of(self.costs, *times, streams=("per_score_s",), peak_flops=peak_flops))
 
     def faster(self, scaling: Scaling) -> float | None:
         """The factor of its arithmetic; None where a device has none of it."""
@@ -143,8 +142,8 @@ class SparseModel(TimingModel):
         if not (scaling.knows(cache) and scaling.multiplies(weights)):
             return None
         peak_flops = self.costs.peak_flops * scaling.wide
-        launches, streams = ("launch_s", "per_head_s", "per_doubling_s"), ("per_token_s", "per_row_s", "per_seen_s")
-        return self.unfitted(costs=scaling.of(self.costs, *launches, streams=streams, peak_flops=peak_flops))
+        times = ("launch_s", "per_head_s", "per_doubling_s", "per_token_s", "per_row_s", "per_seen_s")
+        return self.unfitted(costs=scaling.of(self.costs, *times, peak_flops=peak_flops))
 
 
 class ChoiceLaw(EnginesLaw[Choice]):
