@@ -16,7 +16,7 @@ _ENDINGS = {
     **dict.fromkeys(
         ("instruct", "chat", "base", "it", "hf", "thinking", "quantized", "gguf", "terminus", r"\d{4}"), ""
     ),
-    **dict.fromkeys(("fp8-block", "float8-block"), "float8-block"),
+    **dict.fromkeys(("fp8-block", "float8-block", "mxfp8"), "float8-block"),
     **dict.fromkeys(("fp8-dynamic", "fp8-kv", "float8"), "float8"),
     "fp8": _FP8,
     **dict.fromkeys(("awq", "gptq", "int4", "w4a16"), "int4"),

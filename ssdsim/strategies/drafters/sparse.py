@@ -38,8 +38,9 @@ class SparseSelf(Drafter):
     needs_target = True
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
-        if target.latent is not None or target.compressed is not None:
-            what = "a latent cache" if target.latent is not None else "a cache of entries"
+        said = ("a latent cache", "a cache of entries", "a cache of which it chooses blocks")
+        kinds = zip(said, (target.latent, target.compressed, target.block_sparse), strict=True)
+        if what := next((called for called, there in kinds if there is not None), None):
             raise InputError(f"--drafter self: {target.name} has {what}, of which no sparse one is described")
         if target.recurrent is not None:
             raise InputError(

@@ -175,6 +175,11 @@ def test_what_reads_the_targets_memory_drafts_nowhere_else(drafter: str) -> None
     assert ssdsim.roofline(**EIGHT_B, drafter=drafter, strategies=("sd",)).shape[0] > 0
 
 
+def test_a_target_that_chooses_blocks_has_no_smaller_part_of_its_cache_to_draft_with() -> None:
+    with pytest.raises(ssdsim.InputError, match="a cache of which it chooses blocks"):
+        configure(target="minimax-m3", hardware="b200-sxm", tp=8, drafter="self", strategies=("sd",))
+
+
 # one pass
 
 

@@ -28,6 +28,7 @@ from tests.refusals import refused
         ("deepseek-ai/DeepSeek-R1-0528", "deepseek-r1", None),
         ("nvidia/DeepSeek-R1-0528-NVFP4-v2", "deepseek-r1", "nvfp4"),
         ("DeepSeek-V3.1", "deepseek-v3", None),
+        ("MiniMaxAI/MiniMax-M3-MXFP8", "minimax-m3", "float8-block"),
         ("unsloth/gpt-oss-20b-BF16", "gpt-oss-20b", "bfloat16"),
         ("nvidia/Qwen3.5-122B-A10B-NVFP4", "qwen3.5-122b-a10b-nvfp4", None),
         ("RedHatAI/Llama-4-Scout-17B-16E-Instruct-FP8-dynamic", "llama-4-scout", "float8"),
