@@ -75,15 +75,20 @@ def fits(
         own, kernel = _of_one_kernel(of_format)
         if kept is None or (own["tokens"] <= FEW_TOKENS).sum() < FEWEST_ROWS:
             continue
-        own = own.assign(expert_bytes=3.0 * own["hidden"] * own["width"] * WEIGHT_BYTES[kept])
+        own = as_fitted(own, kept)
         cached = own["touched"] * own["expert_bytes"] / own["seconds"] > memory_bandwidth
         if uneven:
             not_taken += left_out(own, cached, str(theirs), FROM_CACHE)
             own = own[~cached]
-        by_format["experts", kept] = partial(fit_experts, own.reset_index(drop=True)[FITTED], source)
+        by_format["experts", kept] = partial(fit_experts, own.reset_index(drop=True), source)
         kernels.append(f"{kept}: {kernel}")
     said = f"; {', '.join(kernels)}" if kernels else ""
     return by_format, said + ("; experts of uneven rows drawn anew" if uneven else "") + not_taken
+
+
+def as_fitted(rows: pd.DataFrame, weights: str) -> pd.DataFrame:
+    """The columns that the fit takes of gated experts whose ``weights`` have a format."""
+    return rows.assign(expert_bytes=3.0 * rows["hidden"] * rows["width"] * WEIGHT_BYTES[weights])[FITTED]
 
 
 def whole_experts(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:

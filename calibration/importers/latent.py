@@ -9,7 +9,7 @@ long contexts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -55,15 +55,21 @@ def _columns(rows: pd.DataFrame, kept: str, weights: str, profile: HardwareProfi
     shapes = list(rows[["num_heads", "batch_size", "step"]].astype(int).itertuples(index=False, name=None))
     blocks = (_block(heads, batch, context, kept, weights) for heads, batch, context in shapes)
     attention = [op for block in blocks for op in block if isinstance(op, LatentAttention)]
+    products = np.array([products_s(heads, batch) for heads, batch, _ in shapes])
+    return timed_blocks(attention, products, rows["seconds"].to_numpy(float))
+
+
+def timed_blocks(attention: Sequence[LatentAttention], products_s: Array, seconds: Array) -> Mapping[str, Array]:
+    """The columns that the fit takes: seconds of blocks, and of the products with weights in them."""
     return {
         "batch": np.array([op.batch for op in attention], float),
         "rows": np.array([op.heads for op in attention], float),
         "context": np.array([op.context for op in attention], float),
-        "cached": np.full(len(attention), float(_LATENT.cached)),
+        "cached": np.array([op.rank + op.rope_dim for op in attention], float),
         "cache_bytes": np.array([op.streamed_bytes for op in attention]),
         "row_flops": np.array([op.row_flops for op in attention]),
-        "products_s": np.array([products_s(heads, batch) for heads, batch, _ in shapes]),
-        "seconds": rows["seconds"].to_numpy(float),
+        "products_s": products_s,
+        "seconds": seconds,
     }
 
 
