@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from calibration.machine.drivers import SeenGpu, has_kernels, kernels_missing, seen_gpus, torch_missing
+from calibration.machine.drivers import SeenGpu, has_kernels, kernels_missing, seen_gpus, torch_build, torch_missing
 from ssdsim import __version__
 from ssdsim.base import extras
 from ssdsim.base.bundled import models_folder
@@ -137,4 +137,4 @@ def _torch_line(found: dict[str, Any], seen: Sequence[SeenGpu]) -> str:
     ]
     if lacking:
         return kernels_missing(found["version"], found["cuda"], lacking)
-    return f"torch {found['version']} (CUDA {found['cuda']}): {', '.join(d['name'] for d in devices)}"
+    return f"{torch_build(found['version'], found['cuda'])}: {', '.join(d['name'] for d in devices)}"

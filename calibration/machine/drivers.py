@@ -20,6 +20,18 @@ _QUERY = "index,name,compute_cap,memory.total"
 _OLDEST = (7, 5)  # compute capability of which builds for every CUDA have kernels
 OLD_WHEEL = "pip install torch --index-url https://download.pytorch.org/whl/cu126"
 """The builds for CUDA 12.6, the last that have kernels of a V100."""
+_ROCM = "cuda here: torch for ROCm numbers its GPUs as CUDA's, cuda:0-3 (calibrate --gpus 0-4)"
+_ELSEWHERE = {
+    "mps": "not timed: on Metal torch captures no passes and connects no ranks; cpu times cores, "
+    "ssdsim import llama-bench takes llama.cpp's passes of your models",
+    "hip": _ROCM,
+    "rocm": _ROCM,
+}
+
+
+def elsewhere(name: str) -> str | None:
+    """What a kind of device is that has another name here, or none; None of any other."""
+    return _ELSEWHERE.get(name.partition(":")[0].lower())
 
 
 def named_devices(text: str) -> list[str]:
@@ -28,7 +40,8 @@ def named_devices(text: str) -> list[str]:
         return [name for each in text.split(",") for name in named_devices(each)]
     match = _NAME.fullmatch(text)
     if not match:
-        raise InputError(f"'{text}' is not a device; allowed: cpu, cpu:0, cuda:0, cuda:0-3")
+        is_none = "not a device; allowed: cpu, cpu:0, cuda:0, cuda:0-3"
+        raise InputError(f"'{text}' is {elsewhere(text) or is_none}")
     kind, first, last = match[1], match[2], match[3]
     start = int(first or 0)
     names = [f"{kind}:{i}" for i in range(start, int(last or start) + 1)]
@@ -111,9 +124,14 @@ def has_kernels(architectures: Iterable[str], capability: tuple[int, int]) -> bo
     """Say whether a build with these architectures runs on a GPU.
 
     Kernels of ``sm_80`` run on 8.0, 8.6 and 8.9, not on 9.0; ``compute_80`` is compiled on the machine for whatever is
-    newer. One with a letter (``sm_90a``) is of that capability alone.
+    newer. One with a letter (``sm_90a``) is of that capability alone. ROCm's ``gfx942`` is of 9.4, an MI300X's.
     """
     for each in architectures:
+        if (rocm := re.fullmatch(r"gfx(\d+)([0-9a-f])[0-9a-f]", each)) and capability == (
+            int(rocm[1]),
+            int(rocm[2], 16),
+        ):
+            return True
         found = re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", each)
         if found is None:
             continue
@@ -140,4 +158,9 @@ def kernels_missing(torch_version: str, cuda: str | None, gpus: Sequence[SeenGpu
     """Complaint about a torch that is installed and has no kernels of these GPUs."""
     names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
     cure = f"{OLD_WHEEL} --force-reinstall" if wheel_for(gpus) == OLD_WHEEL else "install a newer torch"
-    return f"torch {torch_version} (CUDA {cuda}) has no kernels for {names}: {cure}"
+    return f"{torch_build(torch_version, cuda)} has no kernels for {names}: {cure}"
+
+
+def torch_build(version: str, cuda: str | None) -> str:
+    """A torch and the CUDA that it is made for; one for ROCm says so in its version."""
+    return f"torch {version}" + (f" (CUDA {cuda})" if cuda else "")

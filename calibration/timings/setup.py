@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from os.path import exists, expanduser
 from pathlib import Path
 
-from calibration.machine.drivers import named_devices
+from calibration.machine.drivers import elsewhere, named_devices
 from calibration.timings.plan import CalibrationWorkload
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import OneOf, Text, Whole
@@ -49,10 +49,19 @@ class CalibrationSetup(Record):
         return Calibrated(target=target, draft=draft, dtype=w.dtype, tp=w.tp, context=w.context, devices=self.devices)
 
 
+class _Cores(OneOf):
+    """``cpu``; of another kind of device, why it is not named here."""
+
+    def parse(self, text: str) -> str:
+        if why := elsewhere(text):
+            raise ValueError(why)
+        return super().parse(text)
+
+
 class CalibrationOptions(OptionRecord):
     """Options of a calibration: the models and rounds whose passes are timed, and the devices."""
 
-    device: str | None = option_field(OneOf(("cpu",)), "cpu: two pinned cores with gloo", default_note="--gpus")
+    device: str | None = option_field(_Cores(("cpu",)), "cpu: two pinned cores with gloo", default_note="--gpus")
     gpus: str | None = option_field(Text(), "GPUs such as 0-4: target ranks first, the draft last")
     tp: int | None = option_field(
         Whole(), "target ranks", default_note="as many as can share the target", spellings=ALL["tp"].spellings

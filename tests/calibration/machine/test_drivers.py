@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from calibration.machine import drivers
-from calibration.machine.drivers import OLD_WHEEL, SeenGpu, has_kernels, kernels_missing, seen_gpus, torch_missing
+from calibration.machine.drivers import (
+    OLD_WHEEL,
+    SeenGpu,
+    has_kernels,
+    kernels_missing,
+    named_devices,
+    seen_gpus,
+    torch_missing,
+)
 from ssdsim.base.extras import install
+from tests.refusals import refused
 from tests.ssdsim.cli.in_process import asked
 
 TOLD = {
@@ -17,6 +26,7 @@ TOLD = {
 }
 BUILDS = {  # torch.cuda.get_arch_list()
     "cu126": ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"),
+    "rocm6.4": ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100"),
     "cu128": ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"),
 }
 
@@ -91,3 +101,30 @@ def test_kernels_of_8_0_run_on_8_6_and_8_9_and_on_no_other() -> None:
 def test_a_torch_without_kernels_is_told_which_to_install() -> None:
     said = kernels_missing("2.9.0", "12.8", [SeenGpu("Tesla V100-SXM2-32GB", (7, 0), 1)] * 2)
     assert said == f"torch 2.9.0 (CUDA 12.8) has no kernels for Tesla V100-SXM2-32GB: {OLD_WHEEL} --force-reinstall"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "capability", "runs"),
+    [("MI210", (9, 0), True), ("MI300X", (9, 4), True), ("MI355X", (9, 5), True), ("RX 7600", (11, 2), False)],
+)
+def test_a_torch_for_rocm_has_kernels_of_its_architectures(gpu: str, capability: tuple[int, int], runs: bool) -> None:
+    """It was refused on every GPU: its architectures have no sm in their names."""
+    assert has_kernels(BUILDS["rocm6.4"], capability) == runs
+    said = kernels_missing("2.9.0+rocm6.4", None, [SeenGpu(f"AMD {gpu}", capability, 1)])
+    assert said == f"torch 2.9.0+rocm6.4 has no kernels for AMD {gpu}: install a newer torch"
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        ("mps", "ssdsim import llama-bench takes llama.cpp's passes of your models"),
+        ("mps:0", "'mps:0' is not timed: on Metal torch captures no passes and connects no ranks"),
+        ("hip:0", "'hip:0' is cuda here: torch for ROCm numbers its GPUs as CUDA's, cuda:0-3"),
+        ("rocm", "calibrate --gpus 0-4"),
+    ],
+)
+def test_other_names_of_devices_say_where_to_go(device: str, said: str) -> None:
+    with refused(said):
+        named_devices(device)
+    told = asked("calibrate", "--device", device, "-o", "mine.json")
+    assert (told.returncode, said in told.stderr) == (2, True)

@@ -7,10 +7,22 @@ import torch
 
 from calibration.machine import inventory
 from calibration.machine.devices import draft_devices
-from calibration.machine.inventory import Gpu, check_dtype, device_names, gpus, natural_dtype
+from calibration.machine.inventory import (
+    Gpu,
+    check_dtype,
+    check_kernels,
+    describe,
+    device_names,
+    gpus,
+    natural_dtype,
+)
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import replace
 from tests.refusals import refused
 
+MI300X = Gpu(  # as torch for ROCm describes the first of two
+    "AMD Instinct MI300X", "", (9, 4), 192 << 30, free_bytes=191 << 30, compute_units=304, peers=frozenset({"cuda:1"})
+)
 V100 = Gpu("Tesla V100", "", (7, 0), memory_bytes=32 << 30, free_bytes=30 << 30, compute_units=80, peers=frozenset())
 A100 = Gpu("A100", "", (8, 0), memory_bytes=80 << 30, free_bytes=78 << 30, compute_units=108, peers=frozenset())
 
@@ -56,3 +68,16 @@ def test_a_draft_lies_on_the_gpu_after_the_targets_where_there_is_one(
     assert draft_devices(None, ["cuda:0"]) == found
     assert draft_devices("cpu:3", ["cuda:0"]) == ["cpu:3"]
     assert draft_devices(None, ["cpu:0"]) == ["cpu:1"]
+
+
+def test_gpus_of_a_torch_for_rocm_are_timed_as_cudas(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = {"cuda:0": MI300X, "cuda:1": replace(MI300X, peers=frozenset({"cuda:0"}))}
+    monkeypatch.setattr(inventory, "gpus", lambda devices: two)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["gfx90a", "gfx942"])
+    check_kernels([*two])
+    assert natural_dtype([*two]) == "bfloat16"
+    check_dtype("bfloat16", [*two])
+    assert describe(two, {}) == "every pair has peer access"
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["gfx90a"])
+    with refused("has no kernels for AMD Instinct MI300X"):
+        check_kernels([*two])
