@@ -66,9 +66,7 @@ BUDGETS = {
     "calibration/cli": (2_600, 14),
     # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention;
     # a user's own models by llama-bench; blocks by engine and of MiniMax-M3; blocks of compressed attention.
-    # Watts, where a table has them; links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention;
-    # a user's own models by llama-bench; blocks by engine and of MiniMax-M3; blocks of compressed attention; links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention;
-    # a user's own models by llama-bench; blocks of compressed attention; experts and latent attention in a plain CSV.
+    # Watts, where a table has them; experts and latent attention in a plain CSV.
     "calibration/importers": (3_735, 19),
     # What other programs take of the cores, sides that say nothing for long; names of devices on ROCm and Metal.
     "calibration/machine": (2_390, 14),
@@ -78,9 +76,8 @@ BUDGETS = {
     "calibration/runtimes": (1_134, 5),
     # What a calibration is for where nobody says it; whether the latency was timed.
     # Launches that a table does not show.
-    # Blocks of sparse attention, of tokens and of blocks; blocks of compressed attention; what a calibration is for where nobody says it; whether the latency was timed.
-    # Blocks of sparse attention, and of compressed attention.
-    # Launches that a table does not show; devices with another name.
+    # Blocks of sparse attention, of tokens and of blocks; blocks of compressed attention.
+    # Devices with another name.
     "calibration/timings": (3_740, 23),
     # Runs as the profile was calibrated; a hit law of all pairs, trees of tables, batches; trees that no guesses make.
     "calibration/validation": (3_030, 13),
