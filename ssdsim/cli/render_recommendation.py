@@ -58,6 +58,7 @@ def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None
         ("Over AR", gains),
         ("How sure", sure),
         *_lines(recommendation, answers),
+        ("Idle", _idle(recommendation.request, answers)),
         *_served(plan, recommendation.request),
         *_no_room(recommendation),
     ]
@@ -147,6 +148,18 @@ def _elsewhere(answer: BatchAnswer, name: str) -> str:
 def _where(d: Deployment) -> str:
     """``2 x TP 4``."""
     return d.name.replace(f"{d.title} ", "")
+
+
+def _idle(request: SearchRequest, answers: Sequence[BatchAnswer]) -> str:
+    """The devices for drafts, where the best uses none of them at any batch; else empty."""
+    if (
+        request.kinds is None
+        or not answers
+        or any(answer.best and answer.best.shape.devices.draft for answer in answers)
+    ):
+        return ""
+    _, _, other = request.named(request.kinds).partition(" + ")
+    return f"{other}: with a draft there nothing is better" if other else ""
 
 
 def _last_gpus(recommendation: Recommendation) -> Iterator[tuple[str, str]]:

@@ -19,10 +19,11 @@ from ssdsim.pricing.site import Site
 from ssdsim.question.drafting import draft_of
 from ssdsim.question.measured_pair import routed
 from ssdsim.question.options import DEFAULTS
+from ssdsim.strategies.drafters.model import ModelDrafter
 from ssdsim.strategies.protocols.alternate import SD_DRAFT
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
-from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
+from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES
 from ssdsim.transformer.precision import BESIDE_QUANTISED, Precision
 
 OF_DEVICE = "the device's"
@@ -113,12 +114,23 @@ def drafting_of(settings: Settings) -> Drafting | None:
         raise InputError("--draft-link-gbs must be above 0, got 0")
     if settings["draft_hardware"] is None:
         settings.derive("draft_hardware", settings["hardware"], "same as hardware")
+    _settle_format_beside_file(settings)
     return Drafting(
         card=_with_states(routed(draft_of(settings).card, settings, "draft"), settings),
         profile=_placed(settings["draft_hardware"], settings),
         dtype=settings["draft_dtype"],
         network=None if latency_us is None else Network(latency_us * 1e-6, gigabytes * 1e9),
     )
+
+
+def _settle_format_beside_file(settings: Settings) -> None:
+    """Give the draft model that nobody named the format of a GGUF target: it is a file of that kind, too."""
+    said = settings.source("draft") == GIVEN or settings["dtype"] is not None or settings["draft_dtype"] is not None
+    if said or settings["drafter"] != ModelDrafter.name or not is_gguf(settings["target"]):
+        return
+    kept = min(find_transformer(settings["target"]).precision().formats_of_blocks, key=WEIGHT_BYTES.__getitem__)
+    if kept not in DTYPES:
+        settings.derive("draft_dtype", kept, "as the target's file")
 
 
 def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:

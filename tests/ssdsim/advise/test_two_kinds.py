@@ -69,6 +69,13 @@ def test_a_recommendation_says_what_the_other_card_is_worth() -> None:
     assert "tokens/s on 1 GPU; 1 more gives 1." in " ".join(told.split())
 
 
+def test_a_card_that_helps_nothing_stays_idle() -> None:
+    for other in ("cpu", "rtx-3090"):
+        told = asked("recommend", "--gpus", f"1xrtx-4090+1x{other}", "--model", PAIR["target"], "--draft",
+                     PAIR["draft"], "--engine", "llama.cpp", "--quiet").stdout  # fmt: skip
+        assert f"Idle 1 {other}: with a draft there nothing is better" in " ".join(told.split())
+
+
 def test_a_prediction_on_two_kinds_names_the_search_over_both() -> None:
     told = asked("predict", "--model", PAIR["target"], "--draft", PAIR["draft"], "--engine", "llama.cpp",
                  "--hardware", "rtx-4090", "--draft-hardware", "rtx-3090", "--quiet").stdout  # fmt: skip

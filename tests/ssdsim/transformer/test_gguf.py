@@ -109,6 +109,15 @@ def test_a_file_is_run_by_llama_cpp_where_nobody_names_an_engine(tmp_path: Path)
     assert request.engine.called == "llama.cpp"
 
 
+def test_a_draft_that_nobody_named_is_a_file_of_the_targets_format(tmp_path: Path) -> None:
+    path = str(gguf(tmp_path / "Llama-3.1-8B.gguf"))
+    kept = {
+        name: configure(target=path, hardware="rtx-4090", **given).site.precision_of("draft").weights
+        for name, given in {"assumed": {}, "named": {"draft": "llama-3.2-1b"}, "said": {"draft_dtype": "int8"}}.items()
+    }
+    assert kept == {"assumed": "int4", "named": "bfloat16", "said": "int8"}
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [
