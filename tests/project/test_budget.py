@@ -23,7 +23,8 @@ BUDGETS = {
     # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
     # GPUs of two kinds.
     # Joules.
-    "ssdsim/cli": (4_825, 29),
+    # A card that stays idle.
+    "ssdsim/cli": (4_835, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
@@ -38,7 +39,8 @@ BUDGETS = {
     "ssdsim/pricing": (2_000, 9),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.
-    "ssdsim/question": (4_150, 22),
+    # The format of a draft beside a file.
+    "ssdsim/question": (4_165, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
