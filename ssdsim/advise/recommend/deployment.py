@@ -221,7 +221,8 @@ def score_of_rate(deployment: Deployment, rank: Rank, errors: TimingErrors) -> f
 
 
 def worth_scoring(deployments: Iterable[Deployment], rank: Rank) -> list[Deployment]:
-    """Those whose score is worth its work: of joules, all that yield half of the most tokens/s per GPU.
+    """Those whose score is worth its work: of joules, all that yield half of the most tokens/s per GPU, and each
+    strategy's best of them.
 
     A busy GPU draws three to five times what one at rest does: what idles more yields less, and takes more joules.
     """
@@ -229,10 +230,11 @@ def worth_scoring(deployments: Iterable[Deployment], rank: Rank) -> list[Deploym
     if rank != "joules":
         return every
     bar = _OF_THE_MOST * max((d.per_gpu for d in every), default=0.0)
-    own: dict[tuple[Any, ...], float] = {}
+    tops: dict[Any, float] = {}
     for d in every:
-        own[d.placed] = max(own.get(d.placed, 0.0), d.per_gpu)
-    return [d for d in every if d.per_gpu >= max(bar, _OF_ITS_OWN * own[d.placed])]
+        for of in (d.shape.strategy, d.placed):
+            tops[of] = max(tops.get(of, 0.0), d.per_gpu)
+    return [d for d in every if d.per_gpu >= max(min(bar, tops[d.shape.strategy]), _OF_ITS_OWN * tops[d.placed])]
 
 
 def best(deployments: Iterable[Deployment], rank: Rank, at_least: float = 0.0) -> Deployment | None:
