@@ -442,7 +442,7 @@ Milliseconds of a pass with one sequence, decoding and verifying:
 {parts}
 
 - **SGLang's choice is slower at long contexts.** It goes through the scores of a query in turn: 55 us a layer at
-  128k, 420 us at 1M. GLM-5.2 does so in 21 of its 78 layers, DeepSeek-V3.2 in all 61.
+  128k, 420 us at 1M. GLM-5.2 does so in 21 of its 78 layers, GLM-5 and 5.1 in all of them, DeepSeek-V3.2 in all 61.
 - **Beyond 131k tokens (vLLM) and 203k (SGLang) nobody timed the choice.** 1M is extrapolated along its law.
 - **Prompts are not in it.** They come before, and no draft shortens them.
 
