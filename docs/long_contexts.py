@@ -32,10 +32,11 @@ TOKENS = sum(ALPHA**n for n in range(K + 1))
 MODELS: Mapping[str, tuple[str, str]] = {
     "deepseek-v3.2": ("DeepSeek-V3.2", "mtp"),
     "glm-5.2": ("GLM-5.2", "mtp"),
+    "deepseek-v4-pro": ("DeepSeek-V4-Pro", "mtp"),
     "minimax-m3": ("MiniMax-M3", "eagle3"),
     "deepseek-r1": ("DeepSeek-R1, to all tokens", "mtp"),
 }
-SPARSE = ("deepseek-v3.2", "glm-5.2", "minimax-m3")
+SPARSE = ("deepseek-v3.2", "glm-5.2", "deepseek-v4-pro", "minimax-m3")
 ENGINES = {"vllm": "vLLM", "sglang-v2": "SGLang"}
 CONTEXTS = {8192: "8k", 32768: "32k", 131072: "128k", 1_000_000: "1M"}
 CURVE = (4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1_000_000)
@@ -43,8 +44,8 @@ BATCHES: Mapping[int, dict[str, Any]] = {1: {}, 8: {}, 64: {"attention": "data-p
 COLOURS = {1: "#2b82c9", 8: "#d55e00", 64: "#009e73"}
 DASHES = {1: "none", 8: "7 3", 64: "2 3"}
 PARTS = {
-    "the choice": ("indexer", "block_choice"),
-    "attention to what was chosen": ("sparse_attention", "block_attention"),
+    "the choice": ("indexer", "block_choice", "compressed_indexer"),
+    "attention to what was chosen": ("sparse_attention", "block_attention", "compressed_attention"),
     "all else": (),
 }
 SHADES = ("#d55e00", "#2b82c9", "#cccccc")
@@ -252,7 +253,7 @@ def rooms() -> Iterator[str]:
 
 # figures
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 300, 52, 12, 34, 60
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 1040, 300, 52, 12, 34, 60
 PANEL = (WIDTH - LEFT - RIGHT) / len(MODELS)
 WIDE = (WIDTH - LEFT - RIGHT) / len(SPARSE)
 MOST = 3.0
@@ -382,13 +383,14 @@ def _bar(x: float, seconds: Sequence[float], top: float) -> Iterator[str]:
 _PAGE = """# Where speculation pays when sequences are long
 
 **On models with sparse attention it pays at every context that fits**: SD is {least:.1f} to {most:.1f} times as
-fast as AR from 8k to 1M tokens, and memory ends the batch before the context ends the gain.
+fast as AR from 8k to 1M tokens, and memory ends the batch before the context ends the gain. DeepSeek-V4's cache is the
+smallest by far.
 
-For people who serve DeepSeek-V3.2, GLM-5.x or MiniMax-M3 with long prompts. This page is made by `python
+For people who serve DeepSeek-V3.2 or V4, GLM-5.x or MiniMax-M3 with long prompts. This page is made by `python
 docs/long_contexts.py`. All of it is predicted; [importers](importers.md#sparse-attention) says how well the kernels
 behind it are known.
 
-![SD over AR against the context, for four models, two engines and three batches](long_contexts.svg)
+![SD over AR against the context, for five models, two engines and three batches](long_contexts.svg)
 
 The models run on eight B200s (TP 8) with an 8-bit cache. DeepSeek and GLM draft with their own MTP layer,
 MiniMax-M3 with EAGLE-3, K {k}. Each token is accepted with probability {alpha:g} if those before it were:
@@ -405,10 +407,13 @@ Each layer does two things with what is cached:
 - **Attention reads the same everywhere.** Each token attends to 2048 others, at 8k as at 1M. K + 1 tokens choose
   their own and share nothing, which costs as much at 1M as at 8k.
 
+DeepSeek-V4 keeps entries in place of tokens. Half of its layers choose among entries of four tokens, the others attend
+to all entries of 128. So both parts grow, by little. Its kernels are vLLM's on both engines here.
+
 So what grows with the context is what a verification shares. Milliseconds of one sequence's decoding pass and of
 its verification on SGLang:
 
-![Parts of a decoding pass and of a verification, for three models](long_contexts_parts.svg)
+![Parts of a decoding pass and of a verification, for four models](long_contexts_parts.svg)
 
 ## Numbers
 
@@ -448,8 +453,9 @@ Milliseconds of a pass with one sequence, decoding and verifying:
 
 ## Compared with published times
 
-GLM-5 in 8 bits on eight B200s, as a build of SGLang of March 2026 served it, without a draft. Nobody published
-times of these models with MTP that say what was accepted. Nothing is fitted to these rows:
+GLM-5 in 8 bits on eight B200s, as a build of SGLang of March 2026 served it, without a draft. Of
+DeepSeek-V4-Pro [limits](limits.md#models) tells. Nobody published times of the others with MTP that say what was
+accepted. Nothing is fitted to these rows:
 
 {held}
 

@@ -59,11 +59,13 @@ _MODELS: Mapping[str, tuple[int, int, Compressed]] = {"V4-Pro": (7168, 128, _PRO
 _DIM = 512
 _WAYS: tuple[Way, ...] = ("pre", "post")
 _MOST_QUERIES = 8  # of a sequence that is decoded
+_FEWEST_CACHED = 64
+"""With fewer tokens cached a block takes less than its law says with any."""
 _FEWEST_PROMPT_TOKENS, _MOST_PROMPT_TOKENS = 64, 65536
 """Fewer take a prompt's kernels where engines decode; of more the projections were not timed."""
 _OF_DECODING = {
     "attention": ("launch_s", "per_token_s", "per_row_s", "per_seen_s", "bandwidth", "peak_flops"),
-    "indexer": ("launch_s", "per_token_s", "choose_s", "per_choice_s", "per_score_s"),
+    "indexer": ("launch_s", "per_token_s", "per_seen_s", "choose_s", "per_choice_s", "per_score_s"),
 }
 _OF_PROMPTS = {
     "attention": ("launch_s", "per_token_s", "per_row_s", "peak_flops"),
@@ -103,7 +105,7 @@ def _fit_parts(
     rows = rows.assign(kept=kept, weights=weights).dropna(subset=["kept", "weights"])
     tokens, decodes = rows["batch_size"] * rows["isl"], stem == DECODING
     asked = (rows["isl"] > 1) & tokens.between(_FEWEST_PROMPT_TOKENS, _MOST_PROMPT_TOKENS)
-    rows = rows[(rows["isl"] == 1) & (rows["step"] > 0) if decodes else asked]
+    rows = rows[(rows["isl"] == 1) & (rows["step"] >= _FEWEST_CACHED) if decodes else asked]
     device = profile.device
     known: dict[str, dict[str, float]] = {"attention": {}, "indexer": {}}
     if decodes:

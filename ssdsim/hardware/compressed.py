@@ -87,8 +87,8 @@ REACHED, PRODUCTS_REACHED, SCORES_REACHED = 0.94, 0.6, 0.45
 """Of memory's bandwidth, by whatever no cache holds; of the peak, by projections and by an indexer's products (the
 kernel alone on an H100, vLLM 0.24.0)."""
 SHARES: Mapping[Part, PartCosts] = {
-    "attention": in_order(PartCosts, (4.6e-5, 1.2e-7, 1e-9, 1.6e-8, 0.0, 0.0, 0.0, 0.49, 10.0)),
-    "indexer": in_order(PartCosts, (1.5e-5, 3.2e-8, 0.0, 0.0, 5.7e-7, 0.0, 6.9e-11, REACHED, SCORES_REACHED)),
+    "attention": in_order(PartCosts, (5e-5, 1.2e-7, 8.8e-10, 9.6e-9, 0.0, 0.0, 0.0, 0.5, 3.6)),
+    "indexer": in_order(PartCosts, (1.3e-5, 2.8e-8, 0.0, 0.0, 3.7e-6, 0.0, 6.4e-11, REACHED, SCORES_REACHED)),
     "prefill_attention": in_order(PartCosts, (5.1e-5, 1.5e-7, 1.2e-9, 0.0, 0.0, 0.0, 0.0, 10.0, 0.68)),
     "prefill_indexer": in_order(PartCosts, (1.2e-5, 3e-8, 0.0, 0.0, 4.9e-5, 2.8e-7, 0.0, 10.0, 1.0)),
 }

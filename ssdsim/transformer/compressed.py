@@ -176,8 +176,10 @@ class CompressedIndexer(Indexer):
 
     @property
     def work(self) -> Work:
+        """``seen`` are the entries that are chosen."""
         tokens, scores = self.batch * self.queries, self.scores if self.chooses else 0.0
-        return Work(tokens, self.heads, 0.0, tokens * self.chooses, scores, self.streamed_bytes, self.flops)
+        seen = min(self.context, self.chosen)
+        return Work(tokens, self.heads, seen, tokens * self.chooses, scores, self.streamed_bytes, self.flops)
 
 
 class CompressedAttention(Attends, Record):
