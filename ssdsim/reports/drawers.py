@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.record import replace
 from ssdsim.reports.boundary import boundary
 from ssdsim.reports.fallback import fallback
-from ssdsim.reports.figure import Figure, LeftOut
+from ssdsim.reports.figure import Figure, LeftOut, with_plain_names
 from ssdsim.reports.hits import all_hit, cache_shapes, hit_rate
 from ssdsim.reports.pair import pair
 from ssdsim.reports.pareto import pareto
@@ -71,7 +72,7 @@ def one_figure(drawers: Drawers, name: str) -> Figure:
     shown = drawers[group]()
     figures = {each.key: each for each in shown if isinstance(each, Figure)}
     if name in figures:
-        return figures[name]
+        return replace(figures[name], plot=with_plain_names(figures[name].plot))
     why = next((each.why for each in shown if isinstance(each, LeftOut)), "it does not concern this run")
     if figures:
         raise InputError(f"there is no figure '{name}'{nearest(name, figures)} There are: {', '.join(figures)}")

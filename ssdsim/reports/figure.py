@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,10 +70,28 @@ class LeftOut(Record):
 
 
 def bare(plot: go.Figure) -> dict[str, Any]:
-    """Traces and layout for plotly.js, whose template is the page's."""
-    document: dict[str, Any] = json.loads(plot.to_json())
+    """Traces and layout for plotly.js, whose template is the page's; names in them are text."""
+    document = _with_plain_names(json.loads(plot.to_json()))
     document["layout"].pop("template", None)
     return {"data": document["data"], "layout": document["layout"]}
+
+
+def with_plain_names(plot: go.Figure) -> go.Figure:
+    """The plot, in which a name of a file is text where plotly would make a link or a style of it."""
+    document = json.loads(plot.to_json())
+    plain = _with_plain_names(document)
+    return plot if plain == document else type(plot)(plain)
+
+
+_OURS = "br>|/?extra>|/?sup>"  # of hover labels, of an exponent
+_MARKUP = re.compile(f'(?<!")<(?!{_OURS})|(?<=")<(?!=?"|{_OURS})')
+"""What begins markup, but for what is ours, and for a contour's operation, ``<`` or ``<=``."""
+
+
+def _with_plain_names(document: dict[str, Any]) -> dict[str, Any]:
+    said = json.dumps(document, ensure_ascii=False).replace("&", "&amp;")
+    plain: dict[str, Any] = json.loads(_MARKUP.sub("&lt;", said))
+    return plain
 
 
 def numbered(key: str, number: int) -> str:

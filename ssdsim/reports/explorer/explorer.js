@@ -32,10 +32,10 @@ function fromAddress() {
   state = structuredClone(START);
   const notes = [];
   for (const [name, text] of new URLSearchParams(location.hash.slice(1))) {
-    if (name === "measured") state.measured = text.split(",").filter((each) => each in head.doubts);
+    if (name === "measured") state.measured = text.split(",").filter((each) => Object.hasOwn(head.doubts, each));
     else if (name === "off") state.off = text.split(",").filter((each) => head.rivals.includes(each));
     else if (name === "price") state.price = Number(text) >= 0 ? Number(text) : null;
-    else if (name in state.at) state.at[name] = placeOn(head.axes.find((axis) => axis.name === name), text, notes);
+    else if (Object.hasOwn(state.at, name)) state.at[name] = placeOn(head.axes.find((axis) => axis.name === name), text, notes);
     else notes.push(`this page does not know ${name}`);
   }
   document.getElementById("notice").textContent = notes.join("; ");

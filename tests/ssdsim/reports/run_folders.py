@@ -17,6 +17,7 @@ from ssdsim.answers.simulation.trace import Trace
 from ssdsim.answers.sweep import sweep
 from ssdsim.base.intervals import Measured
 from ssdsim.base.plain import plain
+from tests.calibration.pairs import sample
 
 
 def write_run(folder: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> Path:
@@ -28,6 +29,18 @@ def write_run(folder: Path, options: Mapping[str, Any], grid: Mapping[str, Seque
     lines = ["schema = 1", 'verb = "sweep"', "[options]", *(f"{k} = {json.dumps(v)}" for k, v in options.items())]
     (folder / "config.toml").write_text("\n".join(lines) + "\n")
     return folder
+
+
+LINKED = '<a href="https://evil.example/x">here</a> <span style="font-size:200px">big</span> R&D &lt;b&gt;'
+"""A name that plotly would take for a link, a style and letters."""
+
+
+def write_linked(folder: Path) -> Path:
+    """A folder of options alone, about a pair in which a set is :data:`LINKED`."""
+    run = write_run(folder, {"pair": "pair.json"}, {})
+    path = Path(sample.written(run, sample.rich()))
+    path.write_text(path.read_text().replace('"code"', json.dumps(LINKED)))
+    return run
 
 
 def write_measurements(folder: Path) -> None:

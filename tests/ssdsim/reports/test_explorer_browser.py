@@ -299,6 +299,15 @@ def test_a_place_outside_of_the_grid_is_said(opened: Browser, page: Path) -> Non
     assert "--alpha 0.95" in text(opened, "#command")
 
 
+def test_what_every_object_has_is_not_known_to_the_page(opened: Browser, page: Path) -> None:
+    """Such an address stopped it."""
+    opened.send("Page.navigate", url="about:blank")
+    opened.send("Page.navigate", url=page.as_uri() + "#toString=1&__proto__=1&measured=toString,constructor&b=4")
+    opened.wait_until("location.hash && document.documentElement?.dataset.followed === 'all'", 20)
+    assert text(opened, "#notice") == "this page does not know toString; this page does not know __proto__"
+    assert "--b 4 " in text(opened, "#command")
+
+
 def test_a_price_counts_every_gpu(opened: Browser) -> None:
     opened.evaluate("""(() => { const price = document.getElementById('price');
         price.value = '2.5'; price.dispatchEvent(new Event('input')); })()""")

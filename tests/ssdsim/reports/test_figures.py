@@ -12,6 +12,8 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import ssdsim
 from ssdsim import figures
@@ -19,7 +21,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.extras import install
 from ssdsim.reports.build import report
 from ssdsim.reports.drawers import drawers, one_figure
-from ssdsim.reports.figure import KINDS
+from ssdsim.reports.figure import KINDS, bare
 from ssdsim.reports.serving import AUTO_COLOUR, mark_crossings
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import PALETTE, log_ticks
@@ -27,7 +29,7 @@ from ssdsim.reports.theme import DARK, LIGHT, Theme, for_print, height_for_print
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 from tests.refusals import refused
 from tests.ssdsim.cli.in_process import asked
-from tests.ssdsim.reports.run_folders import write_measurements, write_run
+from tests.ssdsim.reports.run_folders import LINKED, write_measurements, write_run
 
 pytestmark = pytest.mark.long
 
@@ -69,6 +71,21 @@ def test_a_prediction_draws_the_figures_of_its_hardware() -> None:
 def test_an_answer_of_serve_is_checked() -> None:
     with pytest.raises(InputError, match="the answer: "):
         figures.figure({"points": 3}, "serving-tpot")
+
+
+@given(name=st.text(st.characters(codec="utf-8")).filter(lambda text: not re.search("<br>|</?(extra|sup)>", text)))
+@example(LINKED)
+@example('\\<a href="x">\\u003ca href="x">')
+def test_a_name_is_text_in_a_plot(name: str) -> None:
+    """Plotly reads <a>, <b>, <span> and entities in all that it writes; hover labels are made of <br> and <extra>."""
+    hover = f"{name}<br>%{{y}}<extra>{name}</extra>"
+    plot = go.Figure(go.Scatter(x=[name], text=[name], name=name, hovertemplate=hover), {"title": {"text": name}})
+    drawn = bare(plot)
+    (trace,), title = drawn["data"], drawn["layout"]["title"]["text"]
+    for each in (trace["x"][0], trace["text"][0], trace["name"], title):
+        assert re.search("<[^=]", each) is None
+        assert each.replace("&lt;", "<").replace("&amp;", "&") == name
+    assert re.search("<[^=]", re.sub("<br>|</?(extra|sup)>", "", trace["hovertemplate"])) is None
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
+from ssdsim import figures
 from ssdsim.reports.build import Report, report
 from ssdsim.reports.figure import Figure
 from ssdsim.tokens.pair_file import AtTemperature, Mean
 from tests.calibration.pairs import sample
-from tests.ssdsim.reports.run_folders import write_run
+from tests.ssdsim.reports.run_folders import LINKED, write_linked, write_run
 
 pytestmark = pytest.mark.long
 
@@ -60,6 +63,16 @@ def test_sets_are_compared(of_pair: Report) -> None:
 def test_the_page_says_what_the_tokens_rest_on(of_pair: Report) -> None:
     assert "pair.json: measured on 64 requests, temperature 0" in of_pair.html
     assert "placeholders" not in figure(of_pair, "hit-rate").about
+
+
+def test_a_name_of_a_file_is_no_markup(tmp_path: Path) -> None:
+    """A click on a link in a plot went to whoever made the pair."""
+    run = write_linked(tmp_path / "run")
+    drawn = {each.key: each.plot_json() for each in report(run).figures}
+    shown = LINKED.replace("&", "&amp;").replace("<", "&lt;")
+    assert shown in {trace["name"] for trace in drawn["pair-acceptance"]["data"]}
+    for text in [json.dumps(drawn), figures.figure(run, "pair-sets").to_json()]:
+        assert not re.search("(<|u003c)(a|span)", text)
 
 
 def test_what_a_log_does_not_know_is_left_out_with_a_reason(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from ssdsim.reports.build import Report, report
 from ssdsim.reports.theme import LIGHT
 from tests.ssdsim.reports.browser import CHROMIUM, Browser, loaded
 from tests.ssdsim.reports.contrast import FAINT_TEXTS
-from tests.ssdsim.reports.run_folders import write_measurements, write_run
+from tests.ssdsim.reports.run_folders import LINKED, write_linked, write_measurements, write_run
 from tests.ssdsim.reports.sleepy import Sleepy
 
 pytestmark = [
@@ -308,3 +308,12 @@ def test_a_fourth_strategy_is_redrawn_too_and_fits_a_phone(browser: Browser, tmp
     assert browser.evaluate(line) == pytest.approx(expected, abs=0.0006)
     assert browser.evaluate("document.documentElement.scrollWidth") == 360
     assert browser.problems == []
+
+
+def test_a_name_of_a_file_is_shown_as_it_is(browser: Browser, tmp_path: Path) -> None:
+    """Plotly makes links and styles of what names hold; the policy of a page stops no click."""
+    report(write_linked(tmp_path / "run")).save(tmp_path / "report.html")
+    with loaded(browser, tmp_path / "report.html", 1200, 900):
+        texts = "[...document.querySelectorAll('.plot svg text')].map((text) => text.textContent)"
+        assert LINKED in browser.evaluate(texts)
+        assert browser.evaluate("document.querySelectorAll('.plot svg a').length") == 0
