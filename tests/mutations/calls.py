@@ -19,7 +19,7 @@ from ssdsim.question.options import DEFAULTS
 from ssdsim.serving.schedule_file import Schedule
 from tests.mutations.files import changed_csv, changed_json
 from tests.mutations.input import Input
-from tests.mutations.values import changed_value, odd
+from tests.mutations.values import changed_value, likely_value, odd
 
 _ARRAYS: tuple[Any, ...] = (
     1j,
@@ -61,6 +61,8 @@ def python_call(rng: Random) -> Input:
 def _odd(value: Any, rng: Random) -> Any:
     if rng.random() < 0.3:
         return rng.choice(_ARRAYS)
+    if rng.random() < 0.5:
+        return likely_value(value, rng)
     return changed_value(value, rng) if rng.random() < 0.5 else odd(rng)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tempfile
 from collections.abc import Callable, Mapping
@@ -31,6 +32,14 @@ def changed_records(records: list[Any], rng: Random) -> bytes:
     records[at] = changed_document(records[at], rng)
     content = "\n".join(map(as_json, records)).encode()
     return changed_bytes(content, rng) if rng.random() < 0.1 else content
+
+
+def packed(content: bytes, rng: Random) -> bytes:
+    """As it is, or by gzip, of which a byte may be another one."""
+    if rng.random() < 0.9:
+        return content
+    content = gzip.compress(content, mtime=0)
+    return changed_bytes(content, rng) if rng.random() < 0.3 else content
 
 
 # acceptance
@@ -66,7 +75,7 @@ def acceptance_log(rng: Random) -> Input:
     engine, content = rng.choice(_LOGS)(rng)
     extra = rng.choice(([], [], ["--k", "3"], ["--adaptive"], ["--json"]))
     arguments = ["import", "acceptance", engine, "log", "--since-start", "--sampled", "-o", "pair.json", *extra]
-    return command("log of acceptance", arguments, {"log": content})
+    return command("log of acceptance", arguments, {"log": packed(content, rng)})
 
 
 # benchmarks

@@ -9,6 +9,7 @@ from random import Random
 import click
 
 from ssdsim.cli.main import VERBS
+from ssdsim.question.options import DEFAULTS
 from tests.mutations.input import Input, command
 from tests.mutations.values import TEXTS
 
@@ -35,6 +36,19 @@ _COMMANDS: tuple[str, ...] = (
     "recommend --gpus 3 --k 4 --target llama-3.1-8b --tp 1",
     "recommend --gpus 2 --k 2,3 --target llama-3.1-8b --budget 9 --rank cost --gpu-hour 2",
     "report .",
+    "compare --gpus 2 --b 2 --k 2 --target llama-3.1-8b --tp 1",
+    "plan --rate 2 --requests 40 --output-len 9 --target llama-3.1-8b --tp 1 --strategies ar,sd --k 2",
+    "plan --rate 2,3 --solver closed --target llama-3.1-8b --tp 1 --strategies ar,sd --k 2",
+    "bench --plan vllm --hardware h100-sxm --model llama-3.1-8b --draft llama-3.2-1b -o rows.csv",
+    "bench http://127.0.0.1:9 --hardware absent -o rows.csv",
+    "measure --target absent --draft absent --prompts absent.jsonl -o pair.json",
+    "import acceptance vllm absent.txt -o pair.json",
+    "import v100 absent.csv . -o made.json",
+    "import llama-bench absent.json -o made.json",
+    "hardware new --like h100-sxm --memory 80 -o made.json",
+    "models drafters",
+    "validate paper absent.toml",
+    "validate pair absent.json --target absent --draft absent",
     "explore --t-sd 0.2 --strategies ar,sd --b 1 --k 2 --alpha 0.8 -o made.html",
     "models list",
     "models show llama-3.1-8b",
@@ -129,10 +143,21 @@ def _option(param: click.Option, rng: Random) -> list[str]:
     name = rng.choice(param.opts)
     if param.is_flag:
         return [name]
-    plausible = _PLAUSIBLE.get(str(param.name))
-    given = [name, rng.choice(plausible) if plausible and rng.random() < 0.4 else _text(rng)]
+    plausible = _plausible(param)
+    given = [name, rng.choice(plausible) if plausible and rng.random() < 0.7 else _text(rng)]
     # requests that differ take their time by the token
     return [*given, "--output-tokens", "16"] if param.name in ("alpha_concentration", "acceptance") else given
+
+
+def _plausible(param: click.Option) -> Sequence[str]:
+    """Values that a person gives: its words, or what it is where nobody gives it."""
+    name = str(param.name)
+    if name in _PLAUSIBLE or isinstance(param.type, click.Choice):
+        return _PLAUSIBLE.get(name) or [*map(str, getattr(param.type, "choices", ()))]
+    default = DEFAULTS.get(name, param.default)
+    if isinstance(default, list | tuple):
+        return [",".join(map(str, default))] if default else []
+    return [str(default)] if isinstance(default, int | float | str) else []
 
 
 def _text(rng: Random) -> str:

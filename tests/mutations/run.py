@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import resource
@@ -29,7 +30,8 @@ from tests.mutations.input import Input
 MEMORY_BYTES = 8 * 2**30  # of a process that runs inputs
 CPU_S, WALL_S = 30, 300  # of an input; most take less than a tenth of a second
 _CHUNK = 20
-_AHEAD = re.compile(r"\w+: \d+ of \d+ |warning: |\S+: \w+ over \d+: \d+ rows, ")
+_CODE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_AHEAD = re.compile(r"\w+: \d+ of \d+ |warning: |note: |\S+: \w+ over \d+: \d+ rows, ")
 """What may be said before an error: progress, warnings, what was read of a file."""
 
 _MAKERS: Mapping[Callable[[Random], Input], int] = {
@@ -120,8 +122,8 @@ def ended(run: Callable[[], object]) -> tuple[bool, tuple[str, str] | None]:
     except InputError as error:
         return False, _not_one_line(str(error))
     except SystemExit as exited:
-        err.seek(0)
-        return exited.code in (0, 1), _wrong_exit(exited.code, err.read())
+        said, shown = map(_whole, (err, out))
+        return exited.code in (0, 1), _wrong_exit(exited.code, said) or _wrong_text(said + shown, exited.code, shown)
     except (Exception, LimitPassed) as error:
         return False, (f"{type(error).__name__} in {_place(error)}", traceback.format_exc())
 
@@ -135,6 +137,23 @@ def _wrong_exit(code: object, said: str) -> tuple[str, str] | None:
         *before, last = said.removesuffix("\n").split("\n")
         if not last.startswith("error: ") or not all(map(_AHEAD.match, before)):
             return "not one line", said
+    return None
+
+
+def _whole(stream: io.TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()
+
+
+def _wrong_text(said: str, code: object, shown: str) -> tuple[str, str] | None:
+    """A terminal may obey what is a code for it; whoever asks for JSON reads it."""
+    if (found := _CODE.search(said)) is not None:
+        return f"a raw {found[0]!r}", said
+    if "--json" in sys.argv and code in (0, 1) and shown:
+        try:
+            json.loads(shown, parse_constant=int)
+        except ValueError as error:
+            return f"no JSON ({error})"[:60], shown
     return None
 
 

@@ -15,7 +15,23 @@ NUMBERS: tuple[Any, ...] = (
 )
 ODD: tuple[Any, ...] = (
     *NUMBERS,
-    *(None, True, False, "", "x", "3", "0.5", "nan", "Infinity", "True", "né\u0000\n", "\ud83d", "[/x]", "x" * 5000),
+    *(
+        None,
+        True,
+        False,
+        "",
+        "x",
+        "3",
+        "0.5",
+        "nan",
+        "Infinity",
+        "True",
+        "né\u0000\n",
+        "\x1b[2J\x9bm",
+        "\ud83d",
+        "[/x]",
+        "x" * 5000,
+    ),
     *([], [1], [1, 2, 3], ["a"], [None], [[1, 2], [3]], {}, {"a": 1}, {"": {}}, [{}]),
 )
 TEXTS: tuple[str, ...] = (
@@ -80,6 +96,7 @@ TEXTS: tuple[str, ...] = (
         "config.json",
         "x" * 300,
         "a\nb",
+        "a\x1b[2Jb",
         "é",
         "\udcff",
         "日本",
