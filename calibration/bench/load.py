@@ -22,6 +22,7 @@ _WORDS = (
     "work long get here between both life being under never day same another know while last might us great old "
     "year off come since against go came right used take three "
 ).split()
+_MOST_REQUESTS = 10_000_000
 Ask = Callable[[int, int, bool], Awaitable[TimedAnswer]]
 """Requests an answer: (prompt tokens, answer tokens, whether it is measured)."""
 
@@ -72,6 +73,8 @@ def shuffled(
     seed: int,
 ) -> list[LoadPoint]:
     """Every point once in random order, then again for each repeat, so that drift moves all points alike."""
+    if sum(concurrencies) * (requests + 2) * len(inputs) * len(outputs) * repeats > _MOST_REQUESTS:
+        raise InputError(f"over {_MOST_REQUESTS:,} requests: fewer --requests, --repeats or values of --concurrency")
     random = np.random.default_rng(seed)
     points = []
     for repeat in range(1, repeats + 1):

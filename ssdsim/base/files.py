@@ -24,12 +24,24 @@ def replaced(path: Path) -> Iterator[Path]:
     """
     partial = path.with_name(f"{path.name}.{os.urandom(8).hex()}.partial")
     try:
-        yield partial
-        with partial.open("rb") as written:
-            os.fsync(written.fileno())
-        partial.replace(path)
+        with _named(path):
+            yield partial
+            with partial.open("rb") as written:
+                os.fsync(written.fileno())
+            partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """A disk that is full names the file that it has no room for."""
+    try:
+        yield
+    except OSError as error:
+        if str(error.filename or path).startswith(str(path)):  # the file itself, or what was to become it
+            error.filename = str(path)
+        raise
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -40,7 +52,7 @@ def write_whole(path: Path, text: str) -> None:
 
 def append_record(path: Path, record: Mapping[str, Any]) -> None:
     """Add a line of JSON, on the disk when this returns."""
-    with path.open("a") as file:
+    with _named(path), path.open("a") as file:
         file.write(json.dumps(record) + "\n")
         file.flush()
         os.fsync(file.fileno())

@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import re
+import signal
 import sys
 from importlib import import_module
 from io import TextIOWrapper
@@ -141,7 +142,7 @@ def main() -> None:
     if _MEASURING.isdisjoint(sys.argv[1:2]):  # other verbs multiply small arrays: waiting threads took 0.04 s
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(100_000)  # what a verb makes lives to its end: looking through it again and again found nothing
-    atexit.register(gc.freeze)  # nor would a last look, whose memory the system takes back anyway
+    atexit.register(_at_the_end)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a character that the terminal lacks is shown by its number
             stream.reconfigure(errors="backslashreplace")
@@ -177,6 +178,12 @@ def main() -> None:
             raise
         _fail(said)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _at_the_end() -> None:
+    """A last look would find nothing either, and its memory goes back anyway; nothing is left to interrupt."""
+    gc.freeze()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # else Python, as it ends, leaves it to the system: exit code -2
 
 
 _NO_ROOM = re.compile("cannot allocate memory|failed to map segment|can't start new thread", re.IGNORECASE)

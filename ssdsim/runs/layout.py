@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from os.path import samestat
 from pathlib import Path
 
 from ssdsim.base.errors import InputError
@@ -47,7 +48,7 @@ def folder_within(run: Path, name: str) -> Path:
 
 @contextmanager
 def locked(lock: Path, path: Path, what: str) -> Iterator[None]:
-    """Hold the file ``lock`` while ``what`` works at ``path``; the system frees it when the process dies.
+    """Hold the file ``lock``, which then goes, while ``what`` works at ``path``; the system frees it of who dies.
 
     Raises InputError where another process holds it, OSError where the file cannot be made.
     """
@@ -55,7 +56,13 @@ def locked(lock: Path, path: Path, what: str) -> Iterator[None]:
 
     try:
         with FileLock(lock, timeout=0):
-            yield
+            own = lock.stat()
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # removed while it is held: who opened it meanwhile sees that it is gone
+                    if samestat(own, lock.stat()):
+                        lock.unlink()
     except Timeout:
         raise InputError(f"{path}: another {what} is at work in it; wait for it or give another -o") from None
 

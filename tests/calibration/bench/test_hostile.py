@@ -174,6 +174,28 @@ def test_two_at_one_file_are_locked_out(tmp_path: Path) -> None:
         assert server.requests == []
 
 
+def test_what_is_refused_leaves_no_lock(tmp_path: Path) -> None:
+    with hostile(models=partial(page, {"data": []})) as server:
+        assert_refused(benched(server.url, tmp_path))
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--input-len", "1000000000"),
+        ("--output-len", "1000000000"),
+        ("--concurrency", "1000000000"),
+        ("--concurrency", "1000000"),
+        ("--requests", "1000000000000"),
+        ("--repeats", "1000000000000"),
+    ],
+)
+def test_a_load_that_nobody_could_send_is_one_line(option: str, value: str, tmp_path: Path) -> None:
+    """A prompt of 10^9 words was made, or as many points, until memory ran out."""
+    assert_refused(benched("http://127.0.0.1:9", tmp_path, "--requests", "100", option, value), option)
+
+
 async def _no_memory(prompt: int, tokens: int, measured: bool) -> TimedAnswer:
     raise MemoryError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from io import StringIO
 from threading import active_count
@@ -124,3 +125,22 @@ def test_ctrl_c_says_what_is_kept(arguments: str, works: str, said: str, monkeyp
     monkeypatch.setattr(works, interrupted)
     done = asked(*arguments.split())
     assert (done.returncode, done.stderr.strip()) == (130, f"interrupted: {said}")
+
+
+LATE = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Late:
+    def __del__(self, kill=os.kill, me=os.getpid(), number=signal.SIGINT):
+        kill(me, number)
+sys.late = Late()  # which goes last
+from ssdsim.cli.main import main
+sys.argv = ["ssdsim", "--version"]
+main()
+"""
+
+
+def test_ctrl_c_at_the_very_end_changes_no_exit_code() -> None:
+    """All was written, and Python, which took its modules down, left the signal to the system: exit code -2."""
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from ssdsim.base.files import replaced, while_unchanged, write_whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import append_record, replaced, while_unchanged, write_whole
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.runs.layout import locked
 from tests.refusals import refused
 
 
@@ -44,3 +47,38 @@ def test_bytes_that_are_no_characters_are_one_line_where_they_would_be_written(t
     with refused("UTF-8"):
         find_hardware("h100-sxm").changed(name="\udcff").save(tmp_path / "made.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_names_the_file_that_has_no_room(tmp_path: Path) -> None:
+    """What failed was "input and output"."""
+
+    def write() -> None:
+        with replaced(tmp_path / "kept") as partial:
+            partial.symlink_to("/dev/full")
+            partial.write_text("no room")
+
+    with pytest.raises(OSError, match=re.escape(f": '{tmp_path / 'kept'}'")):
+        write()
+    with pytest.raises(OSError, match="/dev/full"):
+        append_record(Path("/dev/full"), {})
+
+
+def test_a_lock_goes_with_who_holds_it(tmp_path: Path) -> None:
+    lock = tmp_path / ".rows.csv.lock"
+    with locked(lock, tmp_path / "rows.csv", "bench"):
+        with refused("bench", "rows.csv"), locked(lock, tmp_path / "rows.csv", "bench"):
+            pass
+        assert lock.exists()
+    assert not lock.exists()
+    with refused("k"), locked(lock, tmp_path / "rows.csv", "bench"):
+        raise InputError("k")
+    assert not lock.exists()
+
+
+def test_the_lock_of_another_stays(tmp_path: Path) -> None:
+    """It may have taken the place of one that went with its folder."""
+    lock = tmp_path / "lock"
+    with locked(lock, tmp_path, "sweep"):
+        lock.rename(tmp_path / "old")
+        lock.write_text("another's")
+    assert lock.read_text() == "another's"
