@@ -10,6 +10,7 @@ take the times below, of the order that measured devices of later years show.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
@@ -17,6 +18,7 @@ import pandas as pd
 
 from calibration.importers.tables import read_table, with_numbers
 from calibration.timings.fit_gemm import fit_gemm
+from ssdsim.base.documents import check_regular
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AttentionModel
 from ssdsim.hardware.collectives import CollectiveModel, Regime
@@ -59,6 +61,7 @@ COLLECTIVE_STEP_S = 1.5e-6  # one hop of a ring
 MESSAGE_LATENCY_S = 10e-6
 
 _ANY_SIZE = 1e15
+_MOST_UNPACKED, _MOST_SHEETS, _MOST_ROWS = 16 << 20, 20, 1_000  # of a workbook: DeepBench's own has 0.6 MB
 
 
 def import_deepbench(path: str | Path, name: str = "v100-sxm2-32gb", commit: str = "") -> HardwareProfile:
@@ -125,16 +128,25 @@ def _read_workbook(path: Path) -> pd.DataFrame:
     return pd.concat(sections, ignore_index=True)
 
 
-def _sheets(path: Path) -> list[pd.DataFrame]:
-    """Every sheet of at least two columns."""
+def _sheets(path: Path) -> Iterator[pd.DataFrame]:
+    """Every sheet of at least two columns; one at a time, since a cell far away makes a large one of few letters."""
+    check_regular(path, "workbook")
     try:
-        torn = ZipFile(path).testzip()  # a torn part makes openpyxl fail in any of a dozen ways
+        packed = ZipFile(path)
+        if sum(part.file_size for part in packed.infolist()) > _MOST_UNPACKED:
+            raise ValueError(f"unpacked it has over {_MOST_UNPACKED >> 20} MiB")
+        torn = packed.testzip()  # a torn part makes openpyxl fail in any of a dozen ways
         if torn is not None:
-            raise InputError(f"{path}: not a readable workbook ({torn} in it is torn)")
-        sheets = pd.read_excel(path, sheet_name=None, header=None).values()
+            raise ValueError(f"{torn} in it is torn")
+        with pd.ExcelFile(path) as workbook:
+            for name in workbook.sheet_names:
+                sheet = pd.read_excel(workbook, sheet_name=name, header=None, nrows=_MOST_ROWS)
+                if len(workbook.sheet_names) > _MOST_SHEETS or len(sheet) == _MOST_ROWS:
+                    raise ValueError(f"it has over {_MOST_SHEETS} sheets, or a sheet over {_MOST_ROWS:,} rows")
+                if sheet.shape[1] > 1 and len(sheet):
+                    yield sheet
     except (OSError, ValueError, ImportError, KeyError, BadZipFile, zlib.error, NotImplementedError) as error:
         raise InputError(f"{path}: not a readable table of DeepBench's ({error})") from None
-    return [sheet for sheet in sheets if sheet.shape[1] > 1 and len(sheet)]
 
 
 def _section(path: Path, sheet: pd.DataFrame, header: int, dtype: str) -> pd.DataFrame:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from ssdsim.base import parquet
 from ssdsim.base.checks import Array
+from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.hardware.collectives import CollectiveLaw, CollectiveModel
 from ssdsim.hardware.links import LinkModel, OfMessages
@@ -18,6 +22,7 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.operations import CollectiveKind, sent_around
 
 SHORTEST_S = 1e-12  # what is shorter than any clock can tell was not measured
+_MOST_ROWS = 1_000_000  # the longest published table has a tenth
 _LARGEST = 1e18  # of any number in a table: beyond it a double does not count
 _TOLERANCE = 1.1  # in-switch reduction (NVLS) exceeds the ring's bound by a few percent
 _LARGE = 4  # messages within this factor of the largest show the bandwidth
@@ -25,9 +30,13 @@ _LARGE = 4  # messages within this factor of the largest show the bandwidth
 
 def read_table(path: Path, what: str, needed: Iterable[str]) -> pd.DataFrame:
     """The Parquet file or CSV, with at least the columns ``needed``."""
+    if path.suffix == ".parquet":
+        made = parquet.read_table(path, most_rows=_MOST_ROWS).to_pandas
+    else:
+        made = partial(pd.read_csv, io.BytesIO(read_text(path, what).encode()), low_memory=False)
     try:
-        table = pd.read_parquet(path.absolute()) if path.suffix == ".parquet" else pd.read_csv(path, low_memory=False)
-    except (OSError, ValueError, pa.ArrowException) as error:  # pandas' own complaints are ValueErrors
+        table: pd.DataFrame = made()
+    except (ValueError, pa.ArrowException) as error:  # pandas' own complaints are ValueErrors
         raise InputError(f"{path}: not a readable {what} ({error})") from None
     has = list(map(str, table.columns))
     for column in needed:

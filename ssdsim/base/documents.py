@@ -30,13 +30,33 @@ def check_regular(path: Path, what: str) -> None:
         raise InputError(f"{path}: not a readable {what} (it is a device or a pipe)")
 
 
+_GZIP = b"\x1f\x8b"
+_MOST_UNPACKED = 100_000_000  # letters: a small file may unpack to any size
+
+
 def read_text(path: Path, what: str) -> str:
-    """The text of a file, which is UTF-8 with or without a byte order mark."""
+    """The text of a file, which is UTF-8 with or without a byte order mark, as it is or packed by gzip."""
     check_regular(path, what)
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            is_packed = file.read(len(_GZIP)) == _GZIP
+        return _unpacked(path) if is_packed else path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:  # bytes that are not UTF-8, or a NUL in the path, are ValueErrors
         raise InputError(f"{path}: not a readable {what} ({error})") from None
+
+
+def _unpacked(path: Path) -> str:
+    import gzip  # here, with zlib: few files are packed
+    import zlib
+
+    try:
+        with gzip.open(path, "rt", encoding="utf-8-sig") as file:
+            text = file.read(_MOST_UNPACKED + 1)
+    except (EOFError, zlib.error) as error:
+        raise ValueError(error) from None
+    if len(text) > _MOST_UNPACKED:
+        raise ValueError(f"unpacked it has over {_MOST_UNPACKED // 10**6} MB of text: unpack it first, and give that")
+    return text
 
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[@-~]")

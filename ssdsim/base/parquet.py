@@ -1,4 +1,7 @@
-"""Parquet files that are written whole, and checked when they are read: a flipped bit is no number, and no column."""
+"""Parquet files that are written whole, and checked when they are read: a flipped bit is no number, and no column.
+
+A small file may unpack to any size: values that repeat take nothing of it. So its own index is read before its data.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,12 @@ import pyarrow.parquet as pq
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import replaced
+from ssdsim.base.parquet_index import parquet_index
 
 _SHAPE = b"ssdsim.shape"
 """Metadata with the rows, names and types, which no checksum of a page covers."""
 _ROWS_AT_ONCE = 1 << 18  # of a file that is written of many tables: 50 MB in a sweep
+_MOST_BYTES = 1 << 30  # in memory, of what is read at once
 
 
 def write_table(table: pa.Table, path: Path, **how: Any) -> None:
@@ -48,13 +53,13 @@ def _shape(schema: pa.Schema, rows: int) -> bytes:
     return said.replace("<item: ", "<element: ").encode()  # as Parquet calls the values of a list
 
 
-def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """The table in a file, or some of its columns."""
+def read_table(path: Path, columns: Sequence[str] | None = None, most_rows: int | None = None) -> pa.Table:
+    """The table in a file, or some of its columns; InputError where it has more rows, or more bytes in memory."""
     try:
         # pyarrow's own file, since it takes some names for those of other file systems; no file of Python's and no
         # threads: one that frees a buffer of Python's while Python ends aborts the program
         with pa.OSFile(str(path)) as file, pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            table, schema = opened.read(columns, use_threads=False), opened.schema_arrow
+            table, schema = _read(opened, path, columns, most_rows), opened.schema_arrow
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(f"{path}: not a Parquet file that can be read ({error})") from None
     metadata = dict(schema.metadata or {})
@@ -62,3 +67,28 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     if metadata.pop(_SHAPE, shape) != shape:
         raise InputError(f"{path}: not a Parquet file that can be read (rows or columns are others than were written)")
     return table.replace_schema_metadata(metadata)
+
+
+def _read(opened: pq.ParquetFile, path: Path, columns: Sequence[str] | None, most_rows: int | None) -> pa.Table:
+    """The table, whose size the index tells but for texts that come again."""
+    count, chunks = parquet_index(path)
+    if most_rows is not None and count > most_rows:
+        raise ValueError(f"{count:,} rows, of which at most {most_rows:,} are read")
+    asked = [each for each in chunks if columns is None or each.column in columns]
+    _check_size(sum(each.memory_bytes for each in asked))
+    longest = max((each.unpacked_bytes for each in asked if each.of_text), default=0)  # no text is longer
+    if longest <= 0:
+        return opened.read(columns, use_threads=False)
+    held: list[pa.RecordBatch] = []
+    size = 0
+    rows = max(1, min(_ROWS_AT_ONCE, _MOST_BYTES // longest))
+    for batch in opened.iter_batches(rows, columns=columns, use_threads=False):
+        size += batch.nbytes
+        _check_size(size)
+        held.append(batch)
+    return pa.Table.from_batches(held) if held else opened.read(columns, use_threads=False)
+
+
+def _check_size(size: float) -> None:
+    if size > _MOST_BYTES:
+        raise ValueError(f"unpacked it takes over {_MOST_BYTES >> 30} GiB of memory, which is the most that is read")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os.path import exists, expanduser
@@ -16,7 +17,7 @@ from msgspec.structs import fields
 
 from ssdsim import strategies
 from ssdsim.base.card import Card, NotNegative
-from ssdsim.base.documents import as_record, check_regular
+from ssdsim.base.documents import as_record, read_text
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import student_quantile
 from ssdsim.base.record import Record
@@ -167,13 +168,10 @@ def read_rows(path: str | Path, given: Mapping[str, Any] = _NOTHING) -> list[Row
     An empty cell counts as not given. ``given`` has values of columns that the file leaves out, the same in every row.
     """
     path = Path(path)
-    check_regular(path, "CSV file")
+    text = read_text(path, "CSV file")
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(_rows(path, csv.DictReader(file), given))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
+        rows = list(_rows(path, csv.DictReader(io.StringIO(text, newline="")), given))
+    except csv.Error as error:
         raise InputError(f"{path}: not a CSV file ({error})") from None
     if not rows:
         raise InputError(f"{path}: no row in it")

@@ -82,8 +82,8 @@ class SweepResults(Record):
         return [dict(zip(self.schema.names, row, strict=True)) for row in zip(*values, strict=True)]
 
     def table(self) -> pa.Table:
-        """All rows and columns."""
-        return self.read(self.schema.names)
+        """All rows and columns, read column by column."""
+        return pa.table({name: self[name] for name in self.schema.names})
 
 
 def joined(schemas: Sequence[pa.Schema]) -> pa.Schema:

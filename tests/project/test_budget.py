@@ -19,12 +19,14 @@ BUDGETS = {
     "ssdsim/answers": (5_710, 30),
     # Limits of files, what is JSON; spellings in Python; all that a card lacks, the road to one that is not there;
     # bytes that are no text.
-    "ssdsim/base": (2_430, 21),
+    # What small files unpack to; a disk without room has a name.
+    "ssdsim/base": (2_610, 22),
     # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
     # GPUs of two kinds.
     # Joules.
     # A card that stays idle.
-    "ssdsim/cli": (4_835, 29),
+    # Signals at the very end.
+    "ssdsim/cli": (4_845, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
@@ -44,12 +46,14 @@ BUDGETS = {
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
-    "ssdsim/reports": (5_590, 30),
+    # Names that are no markup.
+    "ssdsim/reports": (5_620, 30),
     # What a look at a slot finds in the long run.
     "ssdsim/rounds": (1_270, 6),
     # Numbers of a run that are none; no link out of a folder, no folder of what is refused.
     # Headers in place of weights.
-    "ssdsim/runs": (1_055, 6),
+    # No lock that is left.
+    "ssdsim/runs": (1_065, 6),
     # How many replicas an SLO needs and on which degrees, K at the load; short logs repeated.
     "ssdsim/serving": (6_790, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.
@@ -69,7 +73,8 @@ BUDGETS = {
     # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention;
     # a user's own models by llama-bench; blocks by engine and of MiniMax-M3; blocks of compressed attention.
     # Watts, where a table has them; experts and latent attention in a plain CSV.
-    "calibration/importers": (3_735, 19),
+    # What small files unpack to.
+    "calibration/importers": (3_755, 19),
     # What other programs take of the cores, sides that say nothing for long; names of devices on ROCm and Metal.
     "calibration/machine": (2_390, 14),
     # A file that says that the hub is offline.

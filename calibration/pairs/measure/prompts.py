@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from ssdsim.base.documents import parse_json, read_text
 from ssdsim.base.errors import InputError
+from ssdsim.base.parquet import read_table
 from ssdsim.base.record import Record
 
 Message = Mapping[str, str]
@@ -21,6 +19,8 @@ _SETS = ("category", "dataset")
 _NAMES = ("question_id", "task_id", "id")
 _ANSWER_IDS = ("output_ids", "token_ids", "output_token_ids")
 _ANSWER_TEXTS = ("response", "output", "answer_text", "generated_text")
+_KNOWN = (*_FIELDS, *_SETS, *_NAMES, *_ANSWER_IDS, *_ANSWER_TEXTS, "choices")
+_MOST_ROWS, _ROWS_AT_ONCE = 1_000_000, 1_024
 _ROLES = {"human": "user", "gpt": "assistant"}
 
 
@@ -54,11 +54,10 @@ def read_prompts(path: Path, data_set: str | None, answers: bool = False) -> lis
 
 def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if path.suffix == ".parquet":
-        try:
-            rows = pq.read_table(path).to_pylist()
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{path}: not a readable Parquet file ({error})") from None
-        yield from enumerate(rows, start=1)
+        table = read_table(path, _KNOWN, _MOST_ROWS)
+        if not {*_FIELDS} & {*table.column_names}:
+            raise InputError(f"{path}: no prompts: needs a column {', '.join(_FIELDS)}")
+        yield from enumerate((row for some in table.to_batches(_ROWS_AT_ONCE) for row in some.to_pylist()), start=1)
         return
     for number, line in enumerate(read_text(path, "file of prompts").splitlines(), start=1):
         if line.strip():

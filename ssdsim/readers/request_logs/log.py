@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -82,15 +83,13 @@ _FORMS = (
 )
 
 
-def read_table(path: Path) -> RequestLog:
-    """A CSV file whose header is known."""
+def read_table(text: str, path: Path) -> RequestLog:
+    """The CSV of a file whose header is known."""
     import pandas as pd
 
     try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        frame = pd.read_csv(io.BytesIO(text.encode()), dtype=str, keep_default_na=False, skipinitialspace=True)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise InputError(f"{path}: not a CSV file ({error})") from None
     columns = {str(name).strip(): frame[name] for name in frame.columns}
     for form in _FORMS:

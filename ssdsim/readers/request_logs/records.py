@@ -266,7 +266,7 @@ def read_log(path: str | Path, tokenizer: Path | None = None) -> RequestLog:
     text = read_text(path, "log of requests")
     if not is_json(text):
         try:
-            return in_seconds(read_table(path))
+            return in_seconds(read_table(text, path))
         except InputError:
             if (said := stranger(text)) is None:
                 raise

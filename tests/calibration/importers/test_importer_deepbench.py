@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 from itertools import product
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pandas as pd
 import pytest
 
 from calibration.importers.deepbench import import_deepbench
+from ssdsim.base import documents
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.transformer.operations import Attention, Collective, Gemm
@@ -104,6 +107,34 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     pd.DataFrame([["nothing", 1]]).to_excel(tmp_path / "gemm.xlsx", header=False, index=False)
     with refused("Dense Matrix Multiplication"):
         import_deepbench(tmp_path / "gemm.xlsx")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rows", [2, 1_200])
+def test_a_workbook_that_unpacks_to_more_than_is_read_is_one_line(rows: int, tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    table = pd.DataFrame([["Dense Matrix Multiplication", 1]] * rows)
+    table.to_excel(tmp_path / "gemm.xlsx", header=False, index=False)
+    if rows == 2:
+        with ZipFile(tmp_path / "gemm.xlsx", "a", ZIP_DEFLATED) as packed:
+            packed.writestr("xl/large.xml", "a" * (17 << 20))
+    with refused("gemm.xlsx", "over"):
+        import_deepbench(tmp_path / "gemm.xlsx")
+
+
+def test_only_gzip_is_unpacked_and_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pandas would unpack what a name ends with, to any size."""
+    monkeypatch.setattr(documents, "_MOST_UNPACKED", 100_000)
+    text = sample().to_csv(index=False)
+    (tmp_path / "gemm.csv.gz").write_bytes(gzip.compress(text.encode()))
+    assert import_deepbench(tmp_path / "gemm.csv.gz").gemm
+    (tmp_path / "gemm.csv.gz").write_bytes(gzip.compress((text + "\n" * 200_000).encode()))
+    with refused("gemm.csv.gz", "unpack"):
+        import_deepbench(tmp_path / "gemm.csv.gz")
+    with ZipFile(tmp_path / "gemm.csv.zip", "w", ZIP_DEFLATED) as packed:
+        packed.writestr("gemm.csv", text)
+    with refused("gemm.csv.zip"):
+        import_deepbench(tmp_path / "gemm.csv.zip")
 
 
 def unsigned(dumped: Any) -> Any:

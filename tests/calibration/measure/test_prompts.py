@@ -82,3 +82,16 @@ def test_an_answer_that_is_missing_is_told(tmp_path: Path) -> None:
     file.write_text('{"prompt": "Hello"}')
     with refused("line 1", "output_ids"):
         read_prompts(file, None, answers=True)
+
+
+def test_a_table_without_prompts_or_with_too_many_is_one_line(tmp_path: Path) -> None:
+    """A small file of one text that comes again became gigabytes."""
+    file = tmp_path / "asked.parquet"
+    pq.write_table(pa.table({"said": ["x"]}), file)
+    with refused("asked.parquet", "prompt"):
+        read_prompts(file, None)
+    pq.write_table(pa.table({"prompt": pa.repeat("x", 1_000_001)}), file)
+    with refused("asked.parquet", "1,000,000"):
+        read_prompts(file, None)
+    pq.write_table(pa.table({"prompt": pa.repeat("x", 3_000), "image": pa.repeat(b"y" * 100_000, 3_000)}), file)
+    assert len(read_prompts(file, None)) == 3_000
