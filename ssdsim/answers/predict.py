@@ -20,7 +20,7 @@ from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import Draws, Interval, low_and_high
 from ssdsim.base.plain import document, picked
-from ssdsim.base.record import Record, replace
+from ssdsim.base.record import Record, field, replace
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import Configuration
 from ssdsim.question.many import DrawnRates, RateDraws
@@ -63,7 +63,7 @@ class Prediction(Displayable, Record):
     draws: Mapping[str, RateDraws] | None = None
     seen: Mapping[str, tuple[float, float]] = MappingProxyType({})
     over_c: Mapping[str, tuple[AtC, ...]] = MappingProxyType({})
-    energy: Mapping[str, Energy] = MappingProxyType({})
+    energy: Mapping[str, Energy] = field(default_factory=dict)
 
     @property
     def decision(self) -> Decision[Variant]:

@@ -87,6 +87,16 @@ def test_other_models_of_the_format_are_scaled_with_a_wider_error(pair: Machine)
     assert any("no matrix of the models" in warning for warning in other.warnings)
 
 
+def test_a_draft_on_the_cpu_is_a_second_profile_and_no_gpu(tmp_path: Path) -> None:
+    on_cpu = {"backends": "CPU", "gpu_info": "", "cpu_info": "AMD Ryzen 9 7950X", "n_gpu_layers": 0}
+    files = [bench(tmp_path, LARGE, TARGET), bench(tmp_path, SMALL, {1: 22.0}, **on_cpu)]
+    target, draft = import_llama_bench(files, tmp_path / "mine.json", memory_bytes=24 * 2**30)
+    answer = ssdsim.predict(alpha=0.7, k=2, hardware=kept(target), draft_hardware=kept(draft))
+    assert {name: each.gpus for name, each in answer.configuration.scenarios.items()} == {"ar": 1, "sd": 1}
+    assert 1e3 * float(answer.estimates["sd"].breakdown_s["draft"]) == pytest.approx(2 * 22.0, rel=0.1)
+    assert not any("placeholder" in each for each in answer.configuration.warnings)
+
+
 def test_a_draft_on_another_device_is_a_second_profile(tmp_path: Path) -> None:
     both = {"gpu_info": "NVIDIA GeForce RTX 4090, NVIDIA GeForce RTX 3090", "backends": "CUDA"}
     files = [
