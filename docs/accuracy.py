@@ -46,7 +46,7 @@ the rows, which are not part of this project, it makes that file, too.
 
 What the cards were fitted to, and what they say, is on the pages of [dense models](fidelity.md),
 [mixtures](fidelity_mixtures.md), [hybrids](fidelity_hybrids.md), [rounds](fidelity_rounds.md) and
-[widths](fidelity_widths.md).
+[widths](fidelity_widths.md). All rows here are of NVIDIA's GPUs; [AMD's](fidelity_amd.md) are apart.
 
 """
 _COLUMNS = ("models", "rows", "error", "bias", "inside", "width", "score", "over the best constant")

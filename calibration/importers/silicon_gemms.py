@@ -70,10 +70,10 @@ def by_format(table: pd.DataFrame, card: SystemCard) -> Iterator[tuple[str, pd.D
         weights = GEMM_FORMATS.get(str(theirs))
         if weights:
             rows = one_time_a_shape(rows, _GEMM_SHAPE)
-            yield str(theirs), rows, _from_cache(rows, WEIGHT_BYTES[weights], card.figure("gpu", "mem_bw"))
+            yield str(theirs), rows, from_cache(rows, WEIGHT_BYTES[weights], card.figure("gpu", "mem_bw"))
 
 
-def _from_cache(rows: pd.DataFrame, weight_bytes: float, memory_bandwidth: float) -> pd.Series:
+def from_cache(rows: pd.DataFrame, weight_bytes: float, memory_bandwidth: float) -> pd.Series:
     """Rows of matrices whose weights arrived faster than memory streams: repeated, they stayed in the cache.
 
     In a pass every matrix is read once, after all others, from memory. On an L40S (96 MB of cache) matrices of 4 to 16

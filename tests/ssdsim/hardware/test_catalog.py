@@ -55,7 +55,7 @@ def test_an_underscore_in_a_name_is_read_as_a_dash(alias: str) -> None:
         ("gb10", "gb200", "gb10.json"),
         ("b100", "b200-sxm", "b100.json"),
         ("RTX 4070", "rtx-3090", "rtx-4070.json"),
-        ("mi300x", "h100-sxm", "mi300x.json"),
+        ("mi325x", "mi300x", "mi325x.json"),
         ("\U0001f600", "h100-sxm", "mine.json"),
     ],
 )

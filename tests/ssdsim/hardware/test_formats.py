@@ -33,12 +33,16 @@ def decoding(hardware: str, model: str, tp: int, batch: int, kept: str) -> Cost 
 
 
 def is_newer(one: str, other: str) -> bool:
-    """Say whether a device has more bandwidth than the other, more of all of its peaks, and as fast a link."""
+    """Say whether a device has more bandwidth than the other, more of all of its peaks, and as fast a link.
+
+    Both are of one maker: another's kernels are other programs.
+    """
     made, before = find_hardware(one), find_hardware(other)
     new, old = made.device, before.device
     faster = all(new.peak_flops.get(dtype, 0.0) > peak for dtype, peak in old.peak_flops.items())
     linked = made.message_seconds(1 << 26).seconds <= 1.1 * before.message_seconds(1 << 26).seconds
-    return faster and linked and new.memory_bandwidth > old.memory_bandwidth
+    of_one = new.name.startswith("AMD") == old.name.startswith("AMD")
+    return of_one and faster and linked and new.memory_bandwidth > old.memory_bandwidth
 
 
 @pytest.mark.parametrize("batch", [1, 64])
