@@ -143,7 +143,7 @@ def _joules(step: Step, gpus: int) -> float:
 
 def _joules_of_pass(work: Pass) -> float:
     """The same of a pass on one of its devices: each operation as long as the engine runs it."""
-    profile, law = work.profile, work.profile.power
+    profile, law = work.priced_on, work.profile.power
     assert law is not None
     joules = 0.0
     for op, times in work.forward.counted:

@@ -16,10 +16,12 @@ from ssdsim import predict
 from ssdsim.advise.recommend.recommendation import recommend
 from ssdsim.answers.energy import Energy, drawn_by, step_counts
 from ssdsim.answers.simulation.simulate import simulate
+from ssdsim.base.record import replace
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.power import LoadLaw
 from ssdsim.hardware.what_if import scale
+from ssdsim.pricing.step import Pass
 from ssdsim.question.configuration import configure
 from tests.refusals import refused
 
@@ -82,6 +84,22 @@ def test_every_gpu_draws_more_than_at_rest_and_less_than_its_limit(energies: dic
     (target, draft) = energies["ssd"].by_role
     assert (target.role, target.gpus, draft.role, draft.gpus) == ("target", 4.0, "draft", 1.0)
     assert draft.watts < target.watts  # it streams a small model, and waits in between
+
+
+@pytest.mark.quick
+def test_sparse_attention_draws_for_as_long_as_its_engines_own_kernels_run() -> None:
+    glm = {"target": "glm-5.2", "hardware": "b200-sxm", "tp": 8, "engine": "sglang-v2", "b": 1, "context": 8192}
+    scenario = configure(**glm, strategies="ar").scenarios["ar"]
+    steps = {
+        name: replace(step, pieces=tuple(replace(each, work=on_own_kernels(each.work)) for each in step.pieces))
+        for name, step in scenario.steps.items()
+    }
+    (drawn,), (own,) = drawn_by(scenario), drawn_by(scenario.with_steps(steps))
+    assert drawn.watts == pytest.approx(own.watts)
+
+
+def on_own_kernels(work: Any) -> Any:
+    return replace(work, profile=work.priced_on) if isinstance(work, Pass) else work
 
 
 @pytest.mark.quick
