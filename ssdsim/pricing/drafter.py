@@ -11,7 +11,7 @@ from ssdsim.base.option import Option
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import Demand
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Piece, Step
+from ssdsim.pricing.step import Pass, Piece, Step
 from ssdsim.pricing.unit_free import UnitFree
 from ssdsim.tokens.accepted import Accepted, accepted_by_options
 from ssdsim.tokens.drafter_card import PublishedAcceptance
@@ -157,10 +157,17 @@ def branches_per_device(budget: int, devices: int) -> int:
     return -(-budget // devices)
 
 
-def prespeculation(site: Site, drafter: Drafter, k: int, budget: int) -> Step:
-    """Step of a draft device: a glue pass over ``b (K+1)`` tokens, then K passes over its branch tokens."""
+def prespeculation(site: Site, drafter: Drafter, k: int, budget: int, beside: bool = False) -> Step:
+    """Step of a draft device: a glue pass over ``b (K+1)`` tokens, then K passes over its branch tokens.
+
+    ``beside``: on one of the target's, whose host launches its kernels, too.
+    """
     devices = site.options["draft_gpus"]
-    return Step("draft", prespeculate(site, drafter, k, branches_per_device(budget, devices)), devices)
+    pieces = prespeculate(site, drafter, k, branches_per_device(budget, devices))
+    last = pieces[-1].work
+    if beside and isinstance(last, Pass) and site.draft.head is None:
+        pieces += site.launches(last, k)
+    return Step("draft", pieces, devices)
 
 
 def window_budget(site: Site, drafter: Drafter, k: int, drafting: Site | None = None, targets: int = 1) -> int:

@@ -120,6 +120,12 @@ class Site(Record):
         vars(site)["_known"] = self._known.setdefault(("with_batch", batch), {})
         return site
 
+    def sharing_devices(self) -> Site:
+        """Copy the site with the draft's device as one of the target's."""
+        site = replace(self, draft_profile=self.profile, network=None)
+        vars(site)["_known"] = self._known.setdefault("sharing_devices", {})
+        return site
+
     @property
     def sharing(self) -> int:
         """Number of the target's devices that share its attention and a sequence."""

@@ -33,6 +33,9 @@ class UnitFree(Silent):
     def with_batch(self, batch: int) -> UnitFree:
         return replace(self, batch=batch)
 
+    def sharing_devices(self) -> UnitFree:
+        return self
+
     def verify_step(self, name: str, tokens: float, masked: bool = False) -> Step:
         return Step("verify", (Piece(name, Cost.of_units(float(self._verified(self.batch * tokens)))),))
 

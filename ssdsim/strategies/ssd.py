@@ -10,16 +10,16 @@ import numpy as np
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import SHARE, Number, OneOf
-from ssdsim.base.option import Excludes, Group, Option, Section, searched_choice
+from ssdsim.base.option import Excludes, Group, Option, Section, searched_choice, spelled
 from ssdsim.base.record import replace
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.drafter import Drafter, prespeculation, speculate, window_budget
-from ssdsim.pricing.occupancy import check_place
+from ssdsim.pricing.occupancy import DoesNotFit, check_place
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of, tokens_of_each
 from ssdsim.strategies.protocols.axes import LOOKAHEAD, SAGUARO, WordAxis
-from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
+from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, DRAFT_PLACE, OUTCOMES, SHARED_DEVICES, Cached
 from ssdsim.strategies.protocols.hits import CHAINS, SAGUARO_C, fan_out_of, settle_budget
 from ssdsim.strategies.protocols.shared import (
     SHARED_DRAFT_OPTIONS,
@@ -101,6 +101,7 @@ class SSD(Cached):
     rival = "sd"
     in_columns = True
     searched = (
+        DRAFT_PLACE,
         DRAFT_DEVICES,
         TARGETS_AXIS,
         LOOKAHEAD,
@@ -108,7 +109,7 @@ class SSD(Cached):
         WordAxis(option="backup", about="on a miss [default: auto, the faster]", words=("auto",)),
         replace(SAGUARO, strategy="ssd"),
     )
-    options = (DRAFT_GPUS, _ALPHA_BACKUP, *CHAINS, SAGUARO_C, *_MISSES, *SHARED_DRAFT_OPTIONS)
+    options = (DRAFT_GPUS, *SHARED_DEVICES, _ALPHA_BACKUP, *CHAINS, SAGUARO_C, *_MISSES, *SHARED_DRAFT_OPTIONS)
     shown_settings = ("backup", "budget")
     deployed = ("k", "budget", "fan_outs", "fan_outs_after_miss", "backup")
 
@@ -125,6 +126,8 @@ class SSD(Cached):
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         """Derive the cached outcomes a sequence and, without hardware, T_p and T_b."""
         check_shared(settings, drafter)
+        if self.shares(settings, drafter):
+            _check_beside(settings, site, drafter)
         if site.unit_free:
             _settle_units(settings)
         if settings["f"] == "window":
@@ -162,21 +165,26 @@ class SSD(Cached):
         return tokens_of_each([accepted, *cached], lambda pmfs: _self_conditioned(pmfs[0], pmfs[1:], hit, backup))
 
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
+        if options[DRAFT_PLACE.option] == "shared":
+            return "a rank has its device alone: --draft-devices shared is priced only"
         return cannot_share(self.options, options, caches=True)
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
-        verify = site.verify_step("verify", k + 1)
-        drafting = drafting_at(site, self.options)
-        prespeculate = site.override("t_p", prespeculation(drafting, drafter, k, site.options["budget"]))
+        verify, beside = site.verify_step("verify", k + 1), self.shares(site.options, drafter)
+        drafting = site.sharing_devices() if beside else drafting_at(site, self.options)
+        prespeculate = prespeculation(drafting, drafter, k, site.options["budget"], beside)
+        prespeculate = site.override("t_p", prespeculate)
         if site.options["backup"] == "fast":
             fallback = Step("fallback", (site.on_host("fast fallback", site.options["backup_ms"] / 1e3),))
         else:
-            drafted = speculate(drafting, drafter, k, beside=False)
+            drafted = speculate(site if beside else drafting, drafter, k, beside)
             fallback = Step("fallback", drafted).with_piece_name("fallback step")
         fallback = site.override("t_b", fallback, f"{site.options['backup']} fallback")
         messages = site.outcome_message(k + 1), site.speculation_message(k)
-        return self.round_steps(site, verify, prespeculate, fallback, *messages)
+        if beside:
+            messages = Step("communicate"), site.broadcast_message(k, next(reversed(prespeculate.passes), None))
+        return self.round_steps(site, verify, prespeculate, fallback, *messages, beside)
 
 
 def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, backup: Backup | None) -> Kernel:
@@ -196,6 +204,22 @@ def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, 
     after_miss = (just_in_time, hit) if backup is None else backup
     rows = {name: row(pmf, hit) for name, pmf in zip(hits, cached, strict=True)}
     return Kernel.by_state({**rows, "miss": row(*after_miss)})
+
+
+def _check_beside(settings: Settings, site: Site, drafter: Drafter) -> None:
+    """Raise :class:`DoesNotFit` where a draft cannot work on its target's devices while that verifies."""
+    without = {
+        "targets": settings["targets"] > 1,
+        "draft_gpus": settings["draft_gpus"] > 1,
+        "f": settings["f"] == "window",
+        "attention": site.data_parallel,
+        "draft_link_us": site.network is not None,
+        "draft_hardware": site.draft_profile is not site.profile,
+    }
+    if drafter.needs_target:
+        raise DoesNotFit(f"nobody pre-speculates with {drafter.title}")
+    if given := [spelled(name) for name, asked in without.items() if asked]:
+        raise DoesNotFit(f"--draft-devices shared puts the draft on its target's device: give no {given[0]}")
 
 
 def _shared(settings: Settings) -> float | None:

@@ -37,8 +37,10 @@ BUDGETS = {
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
-    # A pass on the kernels of its engine.
-    "ssdsim/pricing": (2_000, 9),
+    # A pass on the kernels of its engine; prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
+    # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
+    # Two passes on one device: what it hides of them, and how sure that is.
+    "ssdsim/pricing": (2_070, 9),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.
     # The format of a draft beside a file.
@@ -57,8 +59,8 @@ BUDGETS = {
     # How many replicas an SLO needs and on which degrees, K at the load; short logs repeated.
     "ssdsim/serving": (6_790, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.
-    # Devices of two kinds.
-    "ssdsim/strategies": (5_410, 36),
+    # Devices of two kinds; saguaro's C, targets out of step, MineDraft's clock, Domino; SSD's draft on its target's device.
+    "ssdsim/strategies": (5_520, 36),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     "ssdsim/tokens": (3_310, 21),
     # Names of checkpoints, activations of a device; a GRU after a block.

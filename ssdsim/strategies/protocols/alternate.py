@@ -92,10 +92,12 @@ def is_apart(options: Mapping[str, Any], drafter: Drafter) -> bool:
     return bool(options["sd_draft"] == "separate" and drafter.needs_device)
 
 
-def beside_target(strategy: Strategy, site: Site, drafter: Drafter, advice: str = "") -> tuple[Occupancy, ...]:
+def beside_target(
+    strategy: Strategy, site: Site, drafter: Drafter, advice: str = "", branches: int = 0
+) -> tuple[Occupancy, ...]:
     """Memory of the target's devices, alone and with the draft beside it; a refusal ends with ``advice``."""
     k = strategy.lookahead(site.options)
-    both = [target_on(site, k, beside=True), drafter.demand(site, k, 0, beside=True)]
+    both = [target_on(site, k, beside=True), drafter.demand(site, k, branches, beside=True)]
     what = f"{site.target.name} at tp {site.tp} with {site.draft.name} beside it ({strategy.title})"
     return target_alone(site, k), Occupancy(what, both, site.profile, advice)
 

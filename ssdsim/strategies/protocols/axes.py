@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ssdsim.base.record import Record
+from ssdsim.hardware.runtime_card import Runs
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.tokens.pair_choice import fan_outs_known, positions_known
 from ssdsim.tokens.saguaro import PLAIN, known_cs, why_not
@@ -36,6 +37,12 @@ class Scope(Record):
     def beside_target(self) -> int:
         """The most devices beside a target's."""
         return self.gpus - 1 if self.drafts is None else self.drafts
+
+
+def _runs(given: Mapping[str, Any]) -> Runs | None:
+    """What the named engine runs; None where none is named, or it says nothing of it."""
+    named = given.get("engine")
+    return find_runtime(named).runs if isinstance(named, str) else None
 
 
 class SearchAxis(Record, kw_only=True):
@@ -199,14 +206,37 @@ class ExpertGroupsAxis(SearchAxis):
         return sorted({1, before[TARGET.option]}) if values is None else values
 
 
-class DraftDevicesAxis(SearchAxis):
-    """Numbers of devices beside those of the target."""
+class DraftPlaceAxis(WordAxis, kw_only=True):
+    """Whose devices a draft works on while its target does: its own, or the target's (``shared``).
+
+    The latter is searched where one GPU is all there is. No engine that says what it runs has it.
+    """
+
+    words: tuple[str, ...] = ("own", "shared")
+
+    def concerns(self, scope: Scope) -> bool:
+        return scope.gpus == 1 and _runs(scope.options) is None
+
+    def unless_narrowed(self, scope: Scope) -> Values:
+        return ("shared",)
+
+    def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
+        runs = _runs(given)
+        return None if value == "own" or runs is None else f"{runs.called} drafts on no GPU while it verifies there"
+
+
+class DraftDevicesAxis(SearchAxis, kw_only=True):
+    """Numbers of devices beside those of the target; ``place`` is the option that may say that there are none."""
+
+    place: str
 
     def possible(self, scope: Scope) -> Values:
         return tuple(range(1, scope.beside_target + 1))
 
     def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
         """Powers of two; all numbers where only some may be chosen."""
+        if before.get(self.place) == "shared":
+            return (1,)
         numbers = values or ()
         everything = numbers == tuple(range(1, len(numbers) + 1))
         return [number for number in numbers if number & (number - 1) == 0] if everything else numbers
@@ -214,6 +244,8 @@ class DraftDevicesAxis(SearchAxis):
     def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
         """Values at ``top``, and one up and down."""
         same: int = top[self.option]
+        if top.get(self.place) == "shared":
+            return (same,)
         return [number for number in (same - 1, same, same + 1) if number in (values or ())]
 
 
@@ -286,8 +318,7 @@ class ScaleAxis(SearchAxis, kw_only=True):
     strategy: str = ""
 
     def concerns(self, scope: Scope) -> bool:
-        named = scope.options.get("engine")
-        runs = find_runtime(named).runs if isinstance(named, str) else None
+        runs = _runs(scope.options)
         return len(known_cs(scope.options)) > 1 and (runs is None or self.strategy in runs.saguaro)
 
     def possible(self, scope: Scope) -> Values:
