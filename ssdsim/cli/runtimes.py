@@ -69,6 +69,9 @@ def print_runtime(card: Runtime) -> None:
     out.print(f"While it verifies, of recurrent layers it keeps {_STATES[card.states]}")
     if card.pages_of_states:
         out.print("Its cache of a hybrid model has pages as large as a state")
+    if (keeps := card.keeps) is not None:
+        held = f"for {keeps.tokens:,} tokens in a pass or, if that is more, {keeps.sequences} sequences' sampling"
+        print_labelled(out, "Beside weights and caches it keeps memory ", held)
     if card.four_bits is not None:
         there = [f"{name} {shown(name, value)}" for name, value in card.four_bits.numbers.items()]
         cache = f"; cache in {card.four_bits.cache_dtype or _LIKE_MODEL}"

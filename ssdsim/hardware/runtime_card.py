@@ -17,7 +17,7 @@ from ssdsim.base.errors import nearest
 from ssdsim.base.record import Record
 from ssdsim.hardware.extrapolation import ExtrapolationError, OperatingPoint, TrainingDomain, distance
 from ssdsim.hardware.profile import Device
-from ssdsim.transformer.cache_memory import Caching
+from ssdsim.transformer.cache_memory import Caching, Keeps
 from ssdsim.transformer.layers import Head
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import Precision
@@ -300,7 +300,7 @@ class Fp4Overrides(Card):
 
 Version = Annotated[str, Meta(pattern=r"\A(\d{1,9}\.\d{1,9})?\Z")]
 
-OF_ENGINE = ("runs", "states", "pages_of_states", "captured_rows", "mixes_prompts")
+OF_ENGINE = ("runs", "states", "pages_of_states", "keeps", "captured_rows", "mixes_prompts")
 """What a card says of its engine itself: no fit of its numbers knows it, and another engine's card does not have it."""
 
 
@@ -325,7 +325,8 @@ class Runtime(Card):
 
     ``states`` says what it keeps of recurrent layers while it verifies tokens, which sets what verification moves and
     what a sequence takes in memory. ``pages_of_states``: keys, values and states of a hybrid model lie in pages of one
-    size (:func:`ssdsim.transformer.cache_memory.paged_bytes`).
+    size (:func:`ssdsim.transformer.cache_memory.paged_bytes`). ``keeps``: what it keeps from caches of the share
+    of memory that it takes (None: nothing is known).
 
     ``launches`` is there where a draft model beside the target runs without graphs. ``runs`` is what the engine can
     run (None: nothing is known to be missing); a fit of the card's numbers leaves it as it is.
@@ -352,6 +353,7 @@ class Runtime(Card):
     own_lm_head_step_s: Seconds | None = None
     states: StateKeeping = "each"
     pages_of_states: bool = False
+    keeps: Keeps | None = None
     mixes_prompts: bool = False
     kernels: Kernels = Kernels()
     host: Host = Host()
@@ -379,8 +381,13 @@ class Runtime(Card):
 
     @property
     def caching(self) -> Caching:
-        """The way in which it keeps caches of recurrent models."""
-        return Caching(self.states, self.pages_of_states)
+        """The way in which it keeps caches."""
+        return Caching(self.states, self.pages_of_states, keeps=self.keeps)
+
+    def holding(self, tokens: int, sequences: int) -> "Runtime":
+        """The runtime whose passes hold at most so many tokens of so many sequences."""
+        keeps = self.keeps
+        return self if keeps is None else self.changed(keeps=keeps.changed(tokens=tokens, sequences=sequences))
 
     def keeping(self, states: StateKeeping | None) -> "Runtime":
         """The runtime where it is told to keep states in another way than it does by itself."""

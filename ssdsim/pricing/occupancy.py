@@ -161,16 +161,16 @@ def _nearest(site: Site, tp: int) -> str:
     return f"; at most tp {tp} is there, and {there.shortage(site.batch)}"
 
 
-USABLE_SHARE = 0.9  # engines keep a tenth for activations, graphs and fragmentation (vLLM's own default)
+USABLE_SHARE = 0.9  # of memory, for weights, caches and what a runtime ``keeps``; the rest for graphs (vLLM's default)
 
 
-def usable_bytes(profile: HardwareProfile) -> int:
-    """Bytes of each device for weights and caches."""
-    return int(profile.device.memory_bytes * USABLE_SHARE)
+def usable_bytes(profile: HardwareProfile, share: float = USABLE_SHARE) -> int:
+    """Bytes of each device for weights, caches and what a runtime keeps from them."""
+    return int(profile.device.memory_bytes * share)
 
 
 class Demand(Record):
-    """Bytes that one model asks of one device: fixed weights, and what each sequence adds to it.
+    """Bytes that one model asks of one device: fixed ones, which are mostly weights, and what each sequence adds.
 
     All devices have all sequences, or so many ``devices`` split them.
     """
@@ -200,7 +200,7 @@ def demand_of(
 
     ``logits``: those of every branch token are kept, too, as sampling needs them (SSD paper, appendix C).
     ``data_parallel``: each of the ``tp`` devices has sequences of its own, and the whole model but for its experts.
-    ``caching``: what the engine keeps of recurrent layers; a branch has a state of its own.
+    ``caching``: what the engine keeps of recurrent layers, where a branch has a state of its own, and from caches.
     """
     sharing, devices = (1, tp) if data_parallel else (tp, 1)
     more = lookahead + 1 + branches * lookahead
@@ -211,7 +211,8 @@ def demand_of(
         cache_bytes = card.cache_bytes(context, more, sharing, precision.kv)
         cache_bytes += state_bytes(card, held, caching.states, sharing, precision)
     logit_bytes = branches * lookahead * card.vocab_size * DTYPE_BYTES[precision.activations] if logits else 0
-    return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes + logit_bytes, devices)
+    fixed_bytes = card.weight_bytes(sharing, precision, tp) + caching.kept_bytes(card, sharing, precision)
+    return Demand(fixed_bytes, cache_bytes + logit_bytes, devices)
 
 
 def largest_budget(
@@ -299,6 +300,7 @@ def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -
     """The draft's share on each of ``tp`` devices of its own, or of those ``beside`` the target."""
     of = (site.draft, tp, site.context, lookahead, site.precision_of("draft"))
     beside_all, caching = beside and site.data_parallel, site.runtime.caching
+    caching = replace(caching, keeps=None) if beside else caching  # which the target's passes need, not at once
     demand = demand_of(*of, branches=branches, logits=site.sampling, data_parallel=beside_all, caching=caching)
     return replace(demand, sequence_bytes=0) if beside and _in_the_targets_pages(site) else demand
 

@@ -125,7 +125,7 @@ class Batching(OptionRecord):
         spellings=("--max-num-seqs",),
         prominence=2,
     )
-    kv_fraction: float = option_field(Number(1.0, 0.01), "of memory, for weights and caches", USABLE_SHARE)
+    kv_fraction: float = option_field(Number(1.0, 0.01), "of memory, for weights, caches and activations", USABLE_SHARE)
     block: int = option_field(Whole(most=65536), "tokens of a cache block", 16)
     first_speculation: FirstSpeculation = option_field(
         OneOf(get_args(FirstSpeculation)), "miss, or prefill: guessed meanwhile", "miss"

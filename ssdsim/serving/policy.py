@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record, replace
-from ssdsim.pricing.occupancy import Devices, Occupancy
+from ssdsim.pricing.occupancy import Devices, Occupancy, usable_bytes
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.drawn import SharedChances, SharedLevels
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -66,6 +66,7 @@ def ledgers(scenario: Scenario, batching: Batching) -> tuple[Ledger, ...]:
     """One for each kind of device that a strategy occupies, from what it says lies there."""
     site = scenario.site
     assert site is not None
+    site = replace(site, runtime=site.runtime.holding(batching.token_budget, batching.max_batch))
     short, long = (
         tuple(
             scenario.strategy.occupancies(
@@ -81,8 +82,8 @@ def _ledger(short: Occupancy, long: Occupancy, batching: Batching) -> Ledger:
     at_short, at_long = _sequence_bytes(short), _sequence_bytes(long)
     token_bytes = (at_long - at_short) / (_CONTEXTS[1] - _CONTEXTS[0])
     reserve = round(at_short / token_bytes - _CONTEXTS[0])
-    room = short.profile.device.memory_bytes * batching.kv_fraction - sum(d.weights_bytes for d in short.demands)
-    blocks, devices = int(max(0.0, room) // (token_bytes * batching.block)), short.demands[0].devices
+    room = usable_bytes(short.profile, batching.kv_fraction) - sum(d.weights_bytes for d in short.demands)
+    blocks, devices = int(max(0, room) // (token_bytes * batching.block)), short.demands[0].devices
     return Ledger(short.what, devices * blocks, batching.block, reserve, devices)
 
 

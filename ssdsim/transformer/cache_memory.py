@@ -1,11 +1,13 @@
-"""Memory of a sequence in a model with recurrent layers: states, and pages as large as one."""
+"""Memory beside weights: what engines keep from caches; states of recurrent layers, and pages as large as one."""
 
 from __future__ import annotations
 
 import math
 
+from ssdsim.base.card import Card, Count
 from ssdsim.base.record import Record
 from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.recurrences import REPLAYED_TOKENS, StateKeeping
 
@@ -15,16 +17,42 @@ _NEARLY_AS_MANY = 1.5
 """Of two kinds of layers: up to here groups are as large as the more frequent one, and the other's are padded."""
 
 
-class Caching(Record):
-    """An engine's way of keeping the caches of recurrent models.
+class Keeps(Card):
+    """Bytes of each device that an engine keeps from its caches, as a pass at its start shows it.
 
-    ``states``: of tokens that are being verified. ``pages_of_states``: keys, values and states lie in pages of one
-    size, each for as many layers. ``head_layers``: of a head whose cache is as the target's, which are in its groups.
+    That pass has ``tokens`` and samples for ``sequences``, which do not need their memory at once: ``logit_bytes`` for
+    each of the vocabulary, whole on every device, or all activations of the widest layer. ``other_bytes`` are of
+    libraries. Graphs lie in the share of the memory that the engine does not take.
+    """
+
+    tokens: Count
+    sequences: Count
+    logit_bytes: Count
+    other_bytes: Count
+    source: str
+
+    def bytes(self, card: Transformer, tp: int, precision: Precision) -> int:
+        """Bytes of a device beside a model."""
+        activations = self.tokens * card.widest_values(tp) * DTYPE_BYTES[precision.activations]
+        return max(activations, self.sequences * card.vocab_size * self.logit_bytes) + self.other_bytes
+
+
+class Caching(Record):
+    """An engine's way of keeping caches, and what it ``keeps`` from them (None: nobody said it).
+
+    Of recurrent models ``states``: of tokens that are being verified. ``pages_of_states``: keys, values and states lie
+    in pages of one size, each for as many layers. ``head_layers``: of a head whose cache is as the target's, which are
+    in its groups.
     """
 
     states: StateKeeping = "each"
     pages_of_states: bool = False
     head_layers: int = 0
+    keeps: Keeps | None = None
+
+    def kept_bytes(self, card: Transformer, tp: int, precision: Precision) -> int:
+        """Bytes that it keeps of each device beside a model."""
+        return 0 if self.keeps is None else self.keeps.bytes(card, tp, precision)
 
 
 PLAIN = Caching()

@@ -361,6 +361,16 @@ class Transformer(Card):
         cache = None if self.kv_dtype == self.dtype else self.kv_dtype
         return self.changed(dtype=dtype, weights=self.weights.changed(**kept), kv_dtype=cache)
 
+    def widest_values(self, tp: int = 1) -> int:
+        """Activations of a token in the feed-forward of one of ``tp`` devices, with the hidden state before and after.
+
+        Those of all its experts are there at once.
+        """
+        inside = self.intermediate_size
+        if self.experts is not None:
+            inside = max(inside, self.experts.per_token * self.experts.width + self.experts.shared_width)
+        return self.mlp_matrices * inside // tp + 2 * self.hidden_size
+
     def kv_bytes_per_token(self, tp: int = 1, dtype: str | None = None) -> int:
         """Bytes that one token adds to the cache, kept in ``dtype``, of one of ``tp`` devices; windows are full."""
         if self.compressed is not None:

@@ -32,8 +32,16 @@ BUDGETS = {
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
     # what stands in for those that nobody timed.
     # Compressed attention in decoding and over prompts, and streams that are mixed.
-    # Watts, by the load of memory and arithmetic.
-    "ssdsim/hardware": (5_005, 24),
+    # Watts, by the load of memory and arithmetic; names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
+    # GGUF files found, runtimes beside profiles.
+    # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
+    # what stands in for those that nobody timed.
+    # Compressed attention in decoding and over prompts, and streams that are mixed; names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
+    # Sparse attention: an indexer, and attention to what it chose.
+    # Compressed attention in decoding and over prompts, and streams that are mixed; names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
+    # Sparse attention: an indexer, and attention to what it chose.
+    # Collectives through the host's memory; what an engine keeps from its caches.
+    "ssdsim/hardware": (5_045, 24),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
@@ -66,8 +74,11 @@ BUDGETS = {
     # Names of checkpoints, activations of a device; a GRU after a block.
     # Headers of GGUF files.
     # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.
-    # Compressed attention's layers and operations, streams, and the configs of three families.
-    "ssdsim/transformer": (4_865, 22),
+    # Compressed attention's layers and operations, streams, and the configs of three families; names of checkpoints, activations of a device; a GRU after a block.
+    # Sparse attention's operations, over prompts too, and its cache.
+    # Compressed attention's layers and operations, streams, and the configs of three families; names of checkpoints, activations of a device; a GRU after a block.
+    # Sparse attention's operations, over prompts too, and its cache; what engines keep from caches.
+    "ssdsim/transformer": (4_885, 22),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_390, 7),
     # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.
