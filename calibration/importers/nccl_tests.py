@@ -328,14 +328,15 @@ def with_nccl_tests(
             links[timed.nvlinks or 0] = fit_link(sizes, seconds, source)
     usual = links.get(nvlinks[0][1] if nvlinks else 0, links.get(min(links, default=0)))
     sources = {**profile.sources, source: Provenance(kind="imported", source=source, note="; ".join(notes))}
-    there = profile.changed(**messages_over(profile, collectives, usual), sources=sources)
+    device = profile.device.changed(peer_access=None)  # the timings say it
+    there = profile.changed(device=device, **messages_over(profile, collectives, usual), sources=sources)
     if not nvlinks:
         return there
     kinds = sorted({nvlinks[a][b] for a in range(len(nvlinks)) for b in range(a)}, reverse=True)
-    device = {"count": len(nvlinks), "topology": _linked(kinds), "nvlinks": nvlinks if len(kinds) > 1 else None}
+    linked = {"count": len(nvlinks), "topology": _linked(kinds), "nvlinks": nvlinks if len(kinds) > 1 else None}
     by_kind = {count: link.over((profile.links or {}).get(count, profile.link)) for count, link in links.items()}
     own = {**(profile.links or {}), **by_kind} if len(kinds) > 1 else None
-    return there.changed(device=profile.device.changed(**device), links=own)
+    return there.changed(device=device.changed(**linked), links=own)
 
 
 def _linked(kinds: Sequence[int]) -> str:

@@ -97,6 +97,7 @@ LAWS: dict[type[Operation], type[Law[Any]]] = {
 }
 """The law of each type of operation. A new one is priced as soon as it is here."""
 
+PeerAccess = Literal["maybe", "no"] | None
 LinkCount = Annotated[int, Meta(ge=0, le=1000)]
 
 REACHED = 0.94
@@ -140,6 +141,8 @@ class Device(Card):
     compute_units: Count | None = None
     count: Count
     topology: str
+    peer_access: PeerAccess = None
+    """Whether a device reaches another's memory over PCIe, which GeForce drivers refuse; None: the timings say it."""
     nvlinks: tuple[tuple[LinkCount, ...], ...] | None = None
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from ssdsim.base.record import Record, field, replace
 from ssdsim.hardware.collectives import CollectiveLaw
 from ssdsim.hardware.laws import DATASHEET_LOG_SD, HYPOTHETICAL, Scaling
 from ssdsim.hardware.links import LinkModel, links_of_ring
-from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
+from ssdsim.hardware.profile import Device, HardwareProfile, PeerAccess, Provenance
 
 SMALLEST, LARGEST = 1e-3, 1e3  # factors
 
@@ -111,8 +111,15 @@ def _scaled_device(old: Device, scaling: Scaling, link: str | None) -> Device:
     peak_flops = {dtype: flops * scaling.arithmetic[dtype] for dtype, flops in old.peak_flops.items()}
     bandwidth = old.memory_bandwidth * scaling.memory_bandwidth
     topology = f"{link}, instead of {old.topology}" if link else old.topology
-    roofs = {"memory_bandwidth": bandwidth, "peak_flops": peak_flops}
+    roofs = {"memory_bandwidth": bandwidth, "peak_flops": peak_flops, "peer_access": _peer_access(old, link)}
     return old.changed(name=f"{old.name} (hypothetical)", topology=topology, **roofs)
+
+
+def _peer_access(old: Device, link: float | str | None) -> PeerAccess:
+    """What is known of it over a link that may be another one: over NVLink timings say it, over PCIe nobody does."""
+    if link is None or isinstance(link, float):
+        return old.peer_access
+    return "maybe" if link.startswith("pcie") else None
 
 
 def named_link(name: str, also: str = "") -> LinkModel:
@@ -208,6 +215,7 @@ def _device(old: Device, sheet: Datasheet, arithmetic: Mapping[str, float], band
         compute_units=sheet.compute_units or old.compute_units,
         count=sheet.count or old.count,
         topology=old.topology if link is None else link,
+        peer_access=_peer_access(old, sheet.link),
     )
 
 

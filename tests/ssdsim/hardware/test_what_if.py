@@ -60,7 +60,7 @@ def test_a_small_factor_keeps_the_held_out_error_and_a_large_one_has_a_datasheet
         assert near == pytest.approx(math.hypot(held_out, 0.25 * math.log2(1 / 0.76)))
         assert far == pytest.approx(math.hypot(held_out, 0.25))
         assert scale(whole, "s", memory_bandwidth=0.45).seconds(op).log_sd == pytest.approx(far)
-    linked = scale(whole, "l", link="pcie4").seconds(Collective("r", "all_reduce", 1 << 16, 4))
+    linked = scale(whole, "l", link="nvlink2").seconds(Collective("r", "all_reduce", 1 << 16, 4))
     assert linked.log_sd == pytest.approx(0.25)
 
 
