@@ -41,7 +41,7 @@ BUDGETS = {
     # Compressed attention in decoding and over prompts, and streams that are mixed; names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # Sparse attention: an indexer, and attention to what it chose.
     # Collectives through the host's memory; what an engine keeps from its caches.
-    "ssdsim/hardware": (5_045, 24),
+    "ssdsim/hardware": (5_055, 24),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
@@ -78,7 +78,7 @@ BUDGETS = {
     # Sparse attention's operations, over prompts too, and its cache.
     # Compressed attention's layers and operations, streams, and the configs of three families; names of checkpoints, activations of a device; a GRU after a block.
     # Sparse attention's operations, over prompts too, and its cache; what engines keep from caches.
-    "ssdsim/transformer": (4_885, 22),
+    "ssdsim/transformer": (4_905, 22),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_390, 7),
     # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.
