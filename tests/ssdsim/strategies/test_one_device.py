@@ -21,6 +21,8 @@ from tests.refusals import refused
 from tests.ssdsim.serving.sample_runs import SMALL, policy, requests
 
 PAIR: dict[str, Any] = {"target": "llama-3.1-8b", "draft": "llama-3.2-1b", "tp": 1, "k": 5, "alpha": 0.8, "p_hit": 0.8}
+shares = st.just(0.0) | st.floats(0.01, 1.0)
+times = st.just(0.0) | st.floats(0.01, 2.0)
 ONE: dict[str, Any] = PAIR | {"engine": "kernels", "draft_devices": "shared", "strategies": "ssd"}
 
 
@@ -54,12 +56,12 @@ def test_larger_batches_hide_no_larger_share(batches: list[int]) -> None:
 
 
 @given(
-    alpha=st.floats(0.0, 1.0),
+    alpha=shares,
     k=st.integers(1, 8),
     b=st.sampled_from([1, 4, 64, 200]),
-    t_sd=st.floats(0.0, 2.0),
-    t_p=st.floats(0.0, 2.0),
-    p_hit=st.floats(0.0, 1.0),
+    t_sd=times,
+    t_p=times,
+    p_hit=shares,
     backup=st.sampled_from(["jit", "fast"]),
     overlap=st.none() | st.floats(0.0, 1.0),
 )
@@ -70,11 +72,11 @@ def test_a_device_that_is_shared_is_never_faster_than_one_more(overlap: float | 
 
 
 @given(
-    alpha=st.floats(0.0, 1.0),
+    alpha=shares,
     k=st.integers(1, 8),
     b=st.sampled_from([1, 4, 64]),
-    t_sd=st.floats(0.0, 2.0),
-    p_hit=st.floats(0.0, 1.0),
+    t_sd=times,
+    p_hit=shares,
     backup=st.sampled_from(["jit", "fast"]),
 )
 @settings(deadline=None, max_examples=60)
