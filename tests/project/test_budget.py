@@ -26,29 +26,21 @@ BUDGETS = {
     # Joules.
     # A card that stays idle.
     # Signals at the very end.
-    "ssdsim/cli": (4_850, 29),
+    "ssdsim/cli": (4_845, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
     # what stands in for those that nobody timed.
     # Compressed attention in decoding and over prompts, and streams that are mixed.
-    # Watts, by the load of memory and arithmetic; names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
-    # GGUF files found, runtimes beside profiles.
-    # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
-    # what stands in for those that nobody timed.
-    # Compressed attention in decoding and over prompts, and streams that are mixed; names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
-    # Sparse attention: an indexer, and attention to what it chose.
-    # Compressed attention in decoding and over prompts, and streams that are mixed; names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
-    # Sparse attention: an indexer, and attention to what it chose.
+    # Watts, by the load of memory and arithmetic.
     # Collectives through the host's memory; what an engine keeps from its caches.
-    "ssdsim/hardware": (5_055, 24),
+    "ssdsim/hardware": (5_050, 24),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
-    # A pass on the kernels of its engine; prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
-    # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
+    # A pass on the kernels of its engine.
     # Two passes on one device: what it hides of them, and how sure that is.
-    "ssdsim/pricing": (2_070, 9),
+    "ssdsim/pricing": (2_065, 9),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.
     # The format of a draft beside a file.
@@ -67,18 +59,17 @@ BUDGETS = {
     # How many replicas an SLO needs and on which degrees, K at the load; short logs repeated.
     "ssdsim/serving": (6_790, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.
-    # Devices of two kinds; saguaro's C, targets out of step, MineDraft's clock, Domino; SSD's draft on its target's device.
+    # Devices of two kinds.
+    # SSD's draft on its target's device.
     "ssdsim/strategies": (5_520, 36),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     "ssdsim/tokens": (3_310, 21),
     # Names of checkpoints, activations of a device; a GRU after a block.
     # Headers of GGUF files.
     # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.
-    # Compressed attention's layers and operations, streams, and the configs of three families; names of checkpoints, activations of a device; a GRU after a block.
-    # Sparse attention's operations, over prompts too, and its cache.
-    # Compressed attention's layers and operations, streams, and the configs of three families; names of checkpoints, activations of a device; a GRU after a block.
-    # Sparse attention's operations, over prompts too, and its cache; what engines keep from caches.
-    "ssdsim/transformer": (4_905, 22),
+    # Compressed attention's layers and operations, streams, and the configs of three families.
+    # What engines keep from caches.
+    "ssdsim/transformer": (4_900, 22),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_390, 7),
     # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.
