@@ -70,8 +70,8 @@ def print_runtime(card: Runtime) -> None:
     if card.pages_of_states:
         out.print("Its cache of a hybrid model has pages as large as a state")
     if (keeps := card.keeps) is not None:
-        held = f"for {keeps.tokens:,} tokens in a pass or, if that is more, {keeps.sequences} sequences' sampling"
-        print_labelled(out, "Beside weights and caches it keeps memory ", held)
+        kept = f"for {keeps.tokens:,} tokens in a pass or, if that is more, {keeps.sequences} sequences' sampling"
+        print_labelled(out, "Beside weights and caches it keeps memory ", kept)
     if card.four_bits is not None:
         there = [f"{name} {shown(name, value)}" for name, value in card.four_bits.numbers.items()]
         cache = f"; cache in {card.four_bits.cache_dtype or _LIKE_MODEL}"
