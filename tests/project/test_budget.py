@@ -26,7 +26,7 @@ BUDGETS = {
     # Joules.
     # A card that stays idle.
     # Signals at the very end.
-    "ssdsim/cli": (4_845, 29),
+    "ssdsim/cli": (4_850, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
