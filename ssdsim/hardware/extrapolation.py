@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from ssdsim.base.card import Card, Count, LogSd, Positive
 from ssdsim.base.record import Record, field
+from ssdsim.hardware.gpu_names import is_amds
 from ssdsim.hardware.profile import Device
 from ssdsim.transformer.card import Transformer
 
@@ -31,7 +32,8 @@ class ExtrapolationError(Card):
     """The log-sds that one step of extrapolation adds, in quadrature.
 
     To the seconds of what is not a matrix product: ``gpu``, for a doubling of the device's arithmetic or bandwidth
-    (whichever differs more); ``degree``, of the number of devices; ``size``, of the weights that a token uses;
+    (whichever differs more, and four of them to another maker's); ``degree``, of the number of devices; ``size``, of
+    the weights that a token uses;
     ``batch``, beyond the batches seen; ``version``, for an engine version without rows. To a whole pass: ``experts``,
     for a mixture where the rows are dense, or a dense model where they are mixtures; ``experts_gpu``, for a doubling of
     the device where the model is a mixture, because its kernels are of another generation.
@@ -64,6 +66,8 @@ class OperatingPoint(Record):
     experts: bool
     batch: int
     version: str = ""
+    amds: bool = False
+    """Whether it is a GPU of AMD's."""
 
     @classmethod
     def of(
@@ -72,10 +76,14 @@ class OperatingPoint(Record):
         """A target's batch on ``tp`` of a profile's devices."""
         peak_flops = next(device.peak_flops[d] for d in (*_PLAIN, *device.peak_flops) if d in device.peak_flops)
         parameters, mixed = target.active_parameters, target.experts is not None
-        return cls(profile, peak_flops, device.memory_bandwidth, tp, parameters, mixed, batch, version)
+        amds = device.kind == "cuda" and is_amds(device.name)
+        return cls(profile, peak_flops, device.memory_bandwidth, tp, parameters, mixed, batch, version, amds)
 
 
 _PLAIN = ("bfloat16", "float16")
+_OTHER_MAKER = 4.0
+"""Doublings that a GPU of another maker is away. By SGLang's card of NVIDIA's GPUs 155 rows of DeepSeek-R1 on AMD's are
+0.76 of a logarithm off (rms): its kernels, their launches and what lies between them are other programs."""
 
 
 def steps(case: OperatingPoint, covered: TrainingDomain) -> tuple[float, ...]:
@@ -84,6 +92,8 @@ def steps(case: OperatingPoint, covered: TrainingDomain) -> tuple[float, ...]:
     gpu = max(
         _doublings(case.peak_flops, covered.peak_flops), _doublings(case.memory_bandwidth, covered.memory_bandwidth)
     )
+    if case.device != covered.device and case.amds != is_amds(covered.device):
+        gpu += _OTHER_MAKER
     return (
         gpu,
         _doublings(case.tp, covered.tp),

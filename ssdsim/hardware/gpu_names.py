@@ -8,6 +8,7 @@ _MAKERS = {"nvidia", "tesla", "geforce", "amd", "instinct", "quadro", "graphics"
 _FORM = re.compile(r"sxm\d?|pcie|nvl|oam")
 _MEMORY = re.compile(r"(\d+)g[bi]?b?")
 _VARIANT = re.compile(rf"{_FORM.pattern}|hbm\d\w*|dgxs|{_MEMORY.pattern}")
+_AMDS = re.compile(r"amd|instinct|radeon|mi\d{3}[a-z]?")
 _SAME_MEMORY = 0.15
 """Of which 80 GB and what a driver leaves of them differ."""
 
@@ -20,6 +21,11 @@ def gpu_model(name: str) -> frozenset[str]:
 def gpu_form(name: str) -> str | None:
     """``sxm4``, ``pcie``, ...; None where the name does not say it."""
     return next(filter(_FORM.fullmatch, _words(name)), None)
+
+
+def is_amds(name: str) -> bool:
+    """Tell whether a GPU, by its name or its profile's, is one of AMD's."""
+    return any(_AMDS.fullmatch(word) for word in _words(name))
 
 
 def is_same_gpu(name: str, device: str, memory_bytes: int) -> bool:

@@ -34,7 +34,8 @@ BUDGETS = {
     # Compressed attention in decoding and over prompts, and streams that are mixed.
     # Watts, by the load of memory and arithmetic.
     # Collectives through the host's memory; what an engine keeps from its caches.
-    "ssdsim/hardware": (5_050, 24),
+    # GPUs of another maker.
+    "ssdsim/hardware": (5_067, 24),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.

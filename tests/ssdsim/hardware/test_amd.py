@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.gpu_names import is_same_gpu
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.extrapolation import OperatingPoint, steps
+from ssdsim.hardware.gpu_names import is_amds, is_same_gpu
 from ssdsim.hardware.laws import DATASHEET_LOG_SD
+from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.transformer.operations import Attention, Collective, ExpertMlp, Gemm, LatentAttention
 from tests.ssdsim.cli.in_process import asked
 
@@ -63,3 +65,34 @@ def test_4_bits_are_multiplied_by_the_newer_one_alone() -> None:
 def test_a_calibration_of_it_is_planned(name: str) -> None:
     told = asked("calibrate", "--dry-run", "--machine", name, "--gpus", "0-4")
     assert (told.returncode, "llama-3.1-70b" in told.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "amds"),
+    [
+        ("AMD Instinct MI300X", True),
+        ("mi355x", True),
+        ("my-mi300x", True),
+        ("AMD Radeon RX 7900 XTX", True),
+        ("NVIDIA H200", False),
+        ("b200-sxm", False),
+        ("AMD EPYC", True),
+    ],
+)
+def test_whose_a_gpu_is(name: str, amds: bool) -> None:
+    assert is_amds(name) == amds
+
+
+def test_an_engine_fitted_on_another_makers_gpus_is_unsure_here() -> None:
+    """SGLang's card has rows on a B200, whose figures are like an MI355X's: its interval was as narrow there."""
+
+    def log_sd(name: str, runtime: str) -> float:
+        profile, card = find_hardware(name), find_transformer("deepseek-r1")
+        case = OperatingPoint.of(card, profile.device, name, 8, 16)
+        return find_runtime(runtime).facing(case).errors.pass_log_sd
+
+    assert log_sd("mi355x", "sglang") > 0.5 > log_sd("b200-sxm", "sglang")
+    assert log_sd("mi355x", "sglang-rocm") < 0.1
+    own = find_runtime("sglang").covered[0].changed(device="mine")  # rows of one's own MI355X, however it is called
+    case = OperatingPoint.of(find_transformer("deepseek-r1"), find_hardware("mi355x").device, "mine", 8, 16)
+    assert steps(case, own)[0] < 1.0
