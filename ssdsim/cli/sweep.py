@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -229,8 +230,10 @@ def _table(plan: GridPlan, contest: _Sides, best: Sequence[_Row], sort: str) -> 
     rates = [header for header, column, _ in shown if column.endswith("_tokens_per_second")]
     headers, first = [*plan.grid, *(each[0] for each in shown)], (sort, *ratios[:1], *reversed(rates), *ratios[1:])
     table = TextTable((), headers, names=len(plan.grid), first=first)
-    for row in map(contest.with_ratios, best):
-        table.add_row(*(number(row[name]) for name in plan.grid), *(cell(row) for _, _, cell in shown))
+    there = ({name: math.nan if value is None else value for name, value in row.items()} for row in best)
+    for row in map(contest.with_ratios, there):  # at another engine a strategy may not be there
+        cells = (cell(row) for _, _, cell in shown)
+        table.add_row(*(number(row[name]) for name in plan.grid), *("-" if "nan" in each else each for each in cells))
     return table
 
 

@@ -20,10 +20,9 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import DoesNotFit, format_count
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, PassKey, moved_by_warnings
-from ssdsim.question.engines import engine_warnings
+from ssdsim.question.engines import OF_FILE, engine_warnings
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.options import ALL, effective_options, members
-from ssdsim.question.place import OF_FILE
 from ssdsim.question.question import OWN_BEST, Question, warnings_of
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.spellings import any_spelling

@@ -9,6 +9,7 @@ from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.base.settings import DEFAULT, Settings
+from ssdsim.hardware.catalog import is_gguf
 from ssdsim.hardware.runtime_card import Runs
 from ssdsim.hardware.runtime_catalog import find_runtime, own_runtime
 from ssdsim.question.drafting import drafter_by_options
@@ -16,6 +17,10 @@ from ssdsim.question.options import ALL
 from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.axes import SAGUARO
 from ssdsim.tokens.saguaro import PLAIN
+
+OF_FILE = "what runs GGUF files"
+"""The source of an engine that follows from the target."""
+_RUNS_GGUF = "llama-cpp"
 
 
 class Engine(Record):
@@ -27,8 +32,8 @@ class Engine(Record):
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Engine:
-        """The engine whose runtime the options name."""
-        named = options.get("engine")
+        """The engine whose runtime the options name, or that runs the target's file."""
+        named = options.get("engine") or engine_of_file(options)
         return cls(None if named is None else find_runtime(named).runs, drafter_by_options(options), named)
 
     @property
@@ -86,21 +91,38 @@ def strategies_by_options(given: Mapping[str, Any]) -> tuple[str, ...]:
     """Whom the options that were given alone compare: those named, or of the default ones what the engine runs."""
     if (named := given.get("strategies")) is not None:
         return tuple(ALL["strategies"].checked(named))
-    engine = given.get("engine")
-    runs = find_runtime(engine).runs if isinstance(engine, str) else None
+    engine = engine_by_options(given)
+    runs = None if engine is None else find_runtime(engine).runs
     return tuple(name for name in strategies.DEFAULT if runs is None or name in runs.strategies)
 
 
-def settle_strategies(settings: Settings) -> None:
-    """Derive who is compared, where nobody says it and an engine is named, or a profile's own is known."""
-    if settings.source("strategies") != DEFAULT or settings["t_sd"] is not None:
-        return
-    engine = settings["engine"] or own_runtime(settings["hardware"])
-    if engine is None:
-        return
-    names = strategies_by_options({"engine": str(engine)})
-    if names and names != settings["strategies"]:
-        settings.settle("strategies", names, f"what {find_runtime(str(engine)).engine} runs")
+def engine_of_file(given: Mapping[str, Any]) -> str | None:
+    """The engine of a target that is a GGUF file, where nobody names one and none lies beside the profile."""
+    target, hardware = (given.get(name) for name in ("target", "hardware"))
+    if given.get("engine") is not None or not isinstance(target, str) or not is_gguf(target):
+        return None
+    own = own_runtime(hardware) if isinstance(hardware, str) else None
+    return _RUNS_GGUF if own is None else None
+
+
+def engine_by_options(given: Mapping[str, Any]) -> str | None:
+    """The engine that is named, that runs the target's file, or that lies beside the profile; None where none is so."""
+    engine, hardware = given.get("engine"), given.get("hardware")
+    if engine is not None:
+        return engine if isinstance(engine, str) else None  # a grid may have several
+    own = own_runtime(hardware) if isinstance(hardware, str) and given.get("t_sd") is None else None
+    return engine_of_file(given) if own is None else str(own)
+
+
+def settle_engine(settings: Settings) -> None:
+    """Derive the engine of a file that one engine runs, and who is compared where an engine says it and nobody else."""
+    if (of_file := engine_of_file(settings)) is not None:
+        settings.settle("engine", of_file, OF_FILE)
+    engine = engine_by_options(settings) if settings.source("strategies") == DEFAULT else None
+    if engine is not None:
+        names = strategies_by_options({"engine": engine})
+        if names and names != settings["strategies"]:
+            settings.settle("strategies", names, f"what {find_runtime(engine).engine} runs")
 
 
 def subject_among(names: Sequence[str], asked: str | None) -> str:

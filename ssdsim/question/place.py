@@ -13,10 +13,11 @@ from ssdsim.base.settings import CALIBRATED, DEFAULT, GIVEN, Settings
 from ssdsim.hardware.catalog import find_hardware, find_transformer, format_named, is_gguf
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
-from ssdsim.hardware.runtime_catalog import find_runtime, own_runtime, runtime_of
+from ssdsim.hardware.runtime_catalog import find_runtime, runtime_of
 from ssdsim.pricing.passes import Network
 from ssdsim.pricing.site import Site
 from ssdsim.question.drafting import draft_of
+from ssdsim.question.engines import engine_of_file
 from ssdsim.question.measured_pair import routed
 from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies.drafters.model import ModelDrafter
@@ -28,9 +29,6 @@ from ssdsim.transformer.precision import BESIDE_QUANTISED, Precision
 
 OF_DEVICE = "the device's"
 """The source of a dtype that the card's was not timed in, and of a degree for few devices."""
-OF_FILE = "what runs GGUF files"
-"""The source of an engine that follows from the target."""
-_RUNS_GGUF = "llama-cpp"
 PLACEHOLDER = "placeholder"
 """The source of a profile that is of no machine."""
 _SIZES = ("tp", "dtype", "context")
@@ -79,20 +77,6 @@ def with_calibrated(options: Mapping[str, Any], takes: Collection[str]) -> dict[
     if (engine := engine_of_file({**own, **options})) is not None:
         own["engine"] = engine
     return {**{name: value for name, value in own.items() if name in takes}, **options}
-
-
-def settle_engine(settings: Settings) -> None:
-    """Derive the engine of a file that one engine runs."""
-    if (engine := engine_of_file(settings)) is not None:
-        settings.settle("engine", engine, OF_FILE)
-
-
-def engine_of_file(options: Mapping[str, Any]) -> str | None:
-    """The engine of a target that is a GGUF file, where nobody names one and none lies beside the profile."""
-    target, hardware = (options.get(name) for name in ("target", "hardware"))
-    if options.get("engine") is not None or target is None or not is_gguf(target):
-        return None
-    return None if hardware is not None and own_runtime(hardware) is not None else _RUNS_GGUF
 
 
 def settle_place_of_draft(settings: Settings) -> None:

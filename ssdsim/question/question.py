@@ -22,7 +22,7 @@ from ssdsim.question.drafting import (
     settle_drafter,
     vocabulary_warnings,
 )
-from ssdsim.question.engines import settle_strategies, subject_among
+from ssdsim.question.engines import settle_engine, subject_among
 from ssdsim.question.formats import format_warnings
 from ssdsim.question.measured_pair import settle_pair, token_warnings
 from ssdsim.question.options import DEFAULTS, members
@@ -30,7 +30,6 @@ from ssdsim.question.place import (
     drafting_of,
     placeholder_warnings,
     settle_calibrated,
-    settle_engine,
     settle_place_of_draft,
     settle_spread,
     site_of,
@@ -133,7 +132,6 @@ def complete(settings: Settings) -> None:
     """Derive what the profile, the engine, a measured pair and a published draft know in the place of defaults."""
     settle_calibrated(settings)
     settle_engine(settings)
-    settle_strategies(settings)
     settle_place_of_draft(settings)
     settle_pair(settings)
     settle_drafter(settings)

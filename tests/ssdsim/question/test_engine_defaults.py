@@ -13,6 +13,7 @@ from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.engines import strategies_by_options
 from ssdsim.question.prompts import ratio_with_prompts
 from tests.refusals import refused
+from tests.ssdsim.cli.in_process import asked
 
 ONE_GPU: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1}
 
@@ -94,3 +95,9 @@ def test_what_prompts_change_is_said_where_it_changes_the_answer() -> None:
     assert predict(b=1).prompts == ""
     assert predict(b=64, t_sd=0.2).prompts == ""
     assert predict(b=64, strategies="ar").prompts == ""
+
+
+def test_a_sweep_over_engines_leaves_what_one_lacks_empty() -> None:
+    told = asked("sweep", "--model", "llama-3.1-8b", "--engine", "vllm,ssd-engine", "--tp", "1", "--quiet")
+    assert told.returncode == 0, told.stderr
+    assert "nan" not in told.stdout

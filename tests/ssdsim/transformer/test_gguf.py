@@ -109,6 +109,16 @@ def test_a_file_is_run_by_llama_cpp_where_nobody_names_an_engine(tmp_path: Path)
     assert request.engine.called == "llama.cpp"
 
 
+def test_a_sweep_and_a_plan_compare_what_runs_the_file(tmp_path: Path) -> None:
+    path = str(gguf(tmp_path / "Llama-3.1-8B.gguf"))
+    swept = asked("sweep", "--model", path, "--hardware", "rtx-4090", "--draft-hardware", "rtx-3090,cpu", "--quiet")
+    assert swept.returncode == 0, swept.stderr
+    assert "SSD" not in swept.stdout
+    planned = asked("plan", "--model", path, "--hardware", "rtx-4090", "--rate", "0.5", "--quiet").stdout
+    assert "SD, K" in planned
+    assert "\nSSD" not in planned
+
+
 def test_a_draft_that_nobody_named_is_a_file_of_the_targets_format(tmp_path: Path) -> None:
     path = str(gguf(tmp_path / "Llama-3.1-8B.gguf"))
     kept = {
