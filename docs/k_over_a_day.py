@@ -14,6 +14,7 @@ import numpy as np
 from calibration.validation.comparison import interval
 from ssdsim.advise.schedule import schedule
 from ssdsim.base.checks import Array
+from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.serving.batching import EMA, THROUGHPUT, THROUGHPUT_AWARE, Batching
 from ssdsim.serving.metrics import metrics_of_requests
 from ssdsim.serving.policies import AUTO, policies
@@ -28,19 +29,18 @@ BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 INPUT, OUTPUT = Lengths.parse("lognormal:512,400", "input"), Lengths.parse("lognormal:200,150", "output")
 DAY_S = 120.0
 DAYS = {"a day below capacity": (3.0, 30.0), "a day with a rush": (3.0, 45.0)}
-"""Requests a second at night, and at the busiest hour; SD with K 5 is saturated from 36."""
+"""Requests a second at night, and at the busiest hour; SD with K 5 is saturated from 37."""
 SEEDS = range(8)
 ANSWER = """\
 **Little, for a dense 8B model with EAGLE-3 on one H100, if the load is known.** Below capacity a table of the best K by
 batch and the table of the most tokens a second are as fast as the best fixed K, which is 5: it is nearly the best at
-any batch that occurs. In a rush the best fixed K is 3. The most tokens a second take 0.9 % less to the last token than
-it does, and 18 % less than K 5. That is what a table is worth to those who do not know the load.
+any batch that occurs. In a rush the best fixed K is 3. The most tokens a second take as long to the last token as it
+does, and 13 % less than K 5. That is what a table is worth to those who do not know the load.
 
-SGLang's tiers take 1.9 and 2.6 times as long. They do not know what a token costs, and draft one token or none for more
+SGLang's tiers take 2.3 and 2.2 times as long. They do not know what a token costs, and draft one token or none for more
 than 30 sequences, where drafting still pays here. Requests then take longer, so more of them run, so K stays at 0.
 
-SGLang's scores know what a round costs. They come within 2 % of K 5 below capacity, and take as long as K 3 in the
-rush."""
+SGLang's scores know what a round costs. They come within 1 % of K 5 below capacity, and of K 3 in the rush."""
 HEADING = """# K over a day
 
 For people who choose between a fixed K and one that follows the load. This page says what each policy of
@@ -55,8 +55,8 @@ the runtime `sglang`. K 0 of a policy pays a pass of the draft; K 0 for good is 
 
 Each policy meets the same requests as each fixed K from 0 to {most_k}. The difference is of the means over requests,
 with the 95 % interval of {count} days, paired by their seeds. The best fixed K is the best of the same days, which
-favours it a little. In a rush a larger K leaves less of a pass to prompts: tokens come faster, and the first one later.
-So look at the time to the last token. `docs/k_over_a_day.py` makes the tables, in about a minute of a core.
+favours it a little. SGLang processes prompts first, in passes of their own, and the others wait. The time to the last
+token judges. `docs/k_over_a_day.py` makes the tables, in about a minute of a core.
 """
 
 
@@ -88,6 +88,11 @@ def day(seed: int, night: float, busiest: float) -> Workload:
     return Workload(*(column[:count] for column in columns), source="an invented day")
 
 
+def batching_of(**options: Any) -> Batching:
+    """With prompts as the engine takes them."""
+    return Batching(**options).as_engine(find_runtime(PAIR["engine"]))[0]
+
+
 def policies_of_k(like: Workload) -> tuple[dict[str, tuple[Policy, Batching]], dict[int, Policy]]:
     """Each policy with its name, and each K for good."""
     best = schedule(b=BATCHES, k=[1, 3, 5, 7], context=CONTEXT, **{**PAIR, "strategies": "sd"}).cells
@@ -101,9 +106,9 @@ def policies_of_k(like: Workload) -> tuple[dict[str, tuple[Policy, Batching]], d
     }
     made = {}
     for name, word in says.items():
-        batching = Batching(k_table=word)
+        batching = batching_of(k_table=word)
         made[name] = policies({**PAIR, "strategies": "sd", "k": MOST_K}, like, batching).by_name[AUTO], batching
-    every = Batching(k_table=[[k + 1, k + 1, k] for k in range(MOST_K + 1)])
+    every = batching_of(k_table=[[k + 1, k + 1, k] for k in range(MOST_K + 1)])
     return made, dict(policies({**PAIR, "strategies": "sd"}, like, every).fixed_k)
 
 
@@ -138,7 +143,7 @@ def signed(number: float) -> str:
 def table(days: Sequence[Workload]) -> Iterator[str]:
     """A line a policy, and a line of all fixed Ks."""
     by_policy, fixed = policies_of_k(days[0])
-    alone = {k: seen(policy, Batching(), days) for k, policy in fixed.items()}
+    alone = {k: seen(policy, batching_of(), days) for k, policy in fixed.items()}
     units = [f"{unit} | best fixed K | difference (95 %)" for unit, _ in METRICS.values()]
     yield f"| K by | {' | '.join(units)} | Ks of the time |"
     yield "|---" * (2 + 3 * len(METRICS)) + "|"

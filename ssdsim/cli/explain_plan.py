@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ssdsim.answers.evidence import inputs_text
 from ssdsim.base.intervals import Interval, Measured
-from ssdsim.base.settings import DEFAULT
+from ssdsim.base.settings import DEFAULT, GIVEN
 from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.render_plan import percent_text
 from ssdsim.cli.tables import TextTable
@@ -23,6 +23,11 @@ from ssdsim.serving.metrics import Metrics, Summary
 from ssdsim.serving.policies import AUTO
 
 _BARS = 12
+_PREFILL: Mapping[str | None, str] = {
+    "chunked": "in the passes that decode",
+    "priority": "in passes of their own, for which decoding waits",
+    "none": "elsewhere",
+}
 _SAYS_K = {
     THROUGHPUT: "the most tokens a second",
     EMA: "SGLang's tiers",
@@ -240,12 +245,19 @@ def _searched(serving: Serving) -> str:
     return f"{' and '.join(ks + degrees)}{beside}" if ks or degrees else ""
 
 
+def _prompts(serving: Serving) -> str:
+    """How prompts are processed, and why so."""
+    why = "given" if serving.prefill_source == GIVEN else f"{serving.prefill_source} (--prefill)"
+    return f"{_PREFILL[serving.how.batching.prefill]}: {why}"
+
+
 def _rests_on(out: Console, serving: Serving) -> None:
     """Print what the numbers rest on: where timings and tokens come from, and who has no room."""
     configuration = serving.policies.configuration
     out.print()
     if said := _searched(serving):
         print_labelled(out, "Searched ", said, "dim")
+    print_labelled(out, "Prompts  ", _prompts(serving), "dim")
     for reason in serving.policies.no_room.values():
         out.print(reason, style="yellow")
     print_origins(out, configuration.provenance, configuration.runtime, inputs_text(configuration.inputs))

@@ -8,7 +8,7 @@ from math import floor
 import numpy as np
 
 from ssdsim.base.intervals import median, quantiles
-from ssdsim.base.settings import DEFAULT
+from ssdsim.base.settings import DEFAULT, GIVEN
 from ssdsim.cli.screen import print_screen
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.options import ALL, DEFAULTS
@@ -25,6 +25,7 @@ _MATTERS = 0.05  # of a speed
 _SURE = 0.9  # of the draws
 _IDLE = 1e-3  # of the capacity
 _MOST_RATES = 5  # columns of a first screen
+_PREFILL: Mapping[str | None, str] = {"chunked": "mixed in", "priority": "apart", "none": "elsewhere"}
 Screen = tuple[str, list[tuple[str, ...]], Mapping[str, str]]
 """A headline, a table, and labelled lines."""
 
@@ -87,12 +88,18 @@ def _asked(serving: Serving, load: Workload) -> str:
         rate = ", all at once" if load.offered is None else f", {load.offered:.3g} a second"
     if serving.plan is not None and serving.plan.peak is not None:
         rate += f" (busiest minute {serving.plan.peak.rate:.3g})"
-    lengths = f"{load.input_tokens.mean():,.0f} tokens in, {load.output_tokens.mean():,.0f} out"
+    lengths = f"{load.input_tokens.mean():,.0f} tokens in, {load.output_tokens.mean():,.0f} out; {_prompts(serving)}"
     place = serving.policies.configuration.setup_text(own_degrees=serving.plan is not None, names_engine=True)
     settings = serving.policies.configuration.settings
     if settings.source("tp") == DEFAULT:
         place = place.replace(f"TP {settings['tp']}", f"TP {settings['tp']} (default)", 1)
     return f"{place}\n{load.requests:,} requests{rate}; {lengths}"
+
+
+def _prompts(serving: Serving) -> str:
+    """How prompts are processed; who said so, if it was not the engine."""
+    said = " (--prefill)" if serving.prefill_source == GIVEN else ""
+    return f"prompts {_PREFILL[serving.how.batching.prefill]}{said}"
 
 
 def _called(serving: Serving, name: str, k: int | None = None) -> str:

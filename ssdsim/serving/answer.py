@@ -117,11 +117,13 @@ class Serving(Displayable, Record):
     ``crossings`` are those of the subject with every other strategy. The engine does not run those that are
     ``unsupported``. ``within_slo`` are the rates up to which a share of requests is good, if somebody asks for it;
     ``plan`` says how many replicas a load needs. ``requests`` has a line a request of every run, if there is a folder.
+    ``prefill_source`` is ``given``, or says whose way of taking prompts it is.
     """
 
     policies: Policies
     workload: Workload
     how: How
+    prefill_source: str
     goal: Goal
     solver: str
     subject: str
@@ -211,6 +213,7 @@ def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         "replicas": serving.how.fleet.replicas,
         **picked(serving, "draft_pool"),
         "batching": serving.how.batching,
+        **picked(serving, "prefill_source"),
         "attainment": serving.goal.searched,
         "within_slo": serving.within_slo,
         "k_within_slo": serving.k_within_slo,

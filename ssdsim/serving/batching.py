@@ -10,7 +10,9 @@ from typing import Any, Literal, cast, get_args
 from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.kinds import Kind, Number, OneOf, Whole
 from ssdsim.base.option import OptionRecord, Section, option_field
-from ssdsim.base.record import Record
+from ssdsim.base.record import Record, replace
+from ssdsim.base.settings import GIVEN
+from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.occupancy import USABLE_SHARE
 
 THROUGHPUT, EMA, THROUGHPUT_AWARE = "throughput", "ema", "throughput-aware"
@@ -103,7 +105,8 @@ LEAST_CHUNK = 16
 class Batching(OptionRecord):
     """``prefill``: ``chunked``, what a pass has left of ``token_budget`` beside what is decoded (vLLM's v1);
     ``priority``, passes of their own before decoding goes on (the SSD engine's, vLLM's v0); ``none``, elsewhere,
-    which takes ``prefill_ms``. At most ``max_batch`` requests are held at once (vLLM's ``max_num_seqs``).
+    which takes ``prefill_ms``. Where nobody says it, the engine's card does (:meth:`as_engine`).
+    At most ``max_batch`` requests are held at once (vLLM's ``max_num_seqs``).
 
     The caches take ``kv_fraction`` of each device's memory with the weights, in blocks of ``block`` tokens.
     ``first_speculation``: what a request that was just prefilled finds in a speculation cache: nothing, as in the SSD
@@ -115,7 +118,11 @@ class Batching(OptionRecord):
 
     section, prominence = Section.BATCHING, 0
 
-    prefill: Prefill = option_field(OneOf(get_args(Prefill)), "chunked, priority or none (elsewhere)", "chunked")
+    prefill: Prefill | None = option_field(
+        OneOf(get_args(Prefill)),
+        "chunked, priority or none (elsewhere)",
+        default_note="the engine's own: chunked or priority",
+    )
     token_budget: int = option_field(Whole(), "tokens that a pass has room for", 2048)
     prefill_ms: float = option_field(Number(1e7), "what prefill elsewhere takes", 0.0)
     max_batch: int = option_field(
@@ -136,6 +143,18 @@ class Batching(OptionRecord):
         OfKTable(),
         "SD's K by the requests: 1-4:5,5-:0, vLLM's list, throughput, or SGLang's ema or throughput-aware",
     )
+
+    @property
+    def mixes_prompts(self) -> bool:
+        """Whether parts of prompts join the passes that decode; they do where nobody, and no engine, said."""
+        return self.prefill in (None, "chunked")
+
+    def as_engine(self, runtime: Runtime) -> tuple[Batching, str]:
+        """Prompts as they were asked for, else as the engine takes them; and which of the two it was."""
+        if self.prefill is not None:
+            return self, GIVEN
+        own: Prefill = "chunked" if runtime.mixes_prompts else "priority"
+        return replace(self, prefill=own), f"as {runtime.title} does"
 
     @property
     def says_k(self) -> KTable | str | None:

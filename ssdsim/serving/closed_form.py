@@ -201,7 +201,7 @@ def most_sequences(policy: Policy, workload: Workload, batching: Batching) -> in
     tokens = round(workload.context)
     by_cache = min(ledger.most_sequences(tokens) for v in policy.variants for ledger in v.ledgers)
     most = max(1, min(batching.max_batch, by_cache))
-    if batching.prefill != "chunked":
+    if not batching.mixes_prompts:
         return most
     return next((n for n in range(1, most) if not _fed(policy.at(n, workload.context), n, workload, batching)), most)
 

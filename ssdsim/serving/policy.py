@@ -192,7 +192,8 @@ class Variant:
 class Policy(Record):
     """``cells[context][batch]`` are numbers of ``variants``: the cell of the largest batch that is not larger (the
     first below it), at the nearest context. One that is no schedule has the faster of a strategy's alternatives.
-    One that ``counts_scheduled`` goes by the requests of the pass before, those with a part of a prompt among them.
+    One that ``counts_scheduled`` goes by the requests of the pass before, those with a part of a prompt, and
+    those that waited for it, among them.
     One that is ``steered`` goes by what rounds accepted, too: its cells are what runs most, for who knows no rounds.
     """
 

@@ -513,10 +513,11 @@ def log(state: State, seconds: float, decoding: int, bits: int, of_prompts: int)
     start = f[NOW]
     f[NOW] = start + seconds
     line[0], line[1], line[2], line[3] = start, f[NOW], decoding, c[RUNNING] + c[PROMPTS]
-    line[4], line[5], line[6], line[7] = bits, c[NUMBER], of_prompts, 0 if decoding else c[RUNNING]
+    still = 0 if decoding else c[RUNNING]
+    line[4], line[5], line[6], line[7] = bits, c[NUMBER], of_prompts, still
     c[LOGGED] += 1
     c[ROUND] += 1
-    c[SCHEDULED] = decoding + c[PARTS]
+    c[SCHEDULED] = decoding + still + c[PARTS]
 
 
 def lacks_numbers(state: State, outcomes: int, looks: int) -> bool:

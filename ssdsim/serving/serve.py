@@ -19,9 +19,11 @@ from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
 from ssdsim.base.option import in_python, option_names, options_of, pop_record
 from ssdsim.base.record import Record, replace
+from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.engines import Engine
-from ssdsim.question.options import refuse_others
+from ssdsim.question.options import ALL, refuse_others
+from ssdsim.question.place import runtime_for
 from ssdsim.question.spellings import own_names
 from ssdsim.runs.answer_folders import ServingFolder
 from ssdsim.serving import fleet_size
@@ -108,6 +110,7 @@ def served(
     _check(workload, goal, effort)
     scheduled = None if schedule is None else Path(text("--schedule", schedule))
     subject_asked = options.pop("subject", None)
+    batching, prefill_source = batching.as_engine(_runtime(options))
     how, workers = How(batching, goal.bounds, fleet, effort.seed, effort.precision), workers or Workers()
     open_k = scheduled is None and batching.says_k is None
     sized = _load_to_size(workload, load.rates, goal, effort, fleet)
@@ -124,7 +127,17 @@ def served(
     def request_of(policies: Policies) -> _ServeRequest:
         cache = None if folder is None else RunCache(folder, policies.configuration.settings, schedule_text)
         return _ServeRequest(
-            policies, degrees, workload, how, goal, effort, workers, cache, options["targets"], hears_needs
+            policies,
+            degrees,
+            workload,
+            how,
+            prefill_source,
+            goal,
+            effort,
+            workers,
+            cache,
+            options["targets"],
+            hears_needs,
         )
 
     plan = None if sized is None else request_of(chosen).sized(sized)
@@ -146,12 +159,15 @@ def _load_to_size(
 
 
 class _ServeRequest(Record):
-    """Policies that serve a workload: ``how``, the ``cache`` of runs, how many ``targets`` share a draft."""
+    """Policies that serve a workload: ``how``, who said how prompts are processed, the ``cache`` of runs, how many
+    ``targets`` share a draft.
+    """
 
     policies: Policies
     degrees: Degrees
     workload: Workload
     how: How
+    prefill_source: str
     goal: Goal
     effort: ServeSolverOptions
     workers: Workers
@@ -179,6 +195,7 @@ class _ServeRequest(Record):
             policies=policies,
             workload=self.workload,
             how=self.how,
+            prefill_source=self.prefill_source,
             goal=self.goal,
             solver="loop" if self.effort.runs else "closed",
             subject=subject,
@@ -325,6 +342,12 @@ class _ServeRequest(Record):
         return capacities(by_name, sharings, self.workload, share, self.how, self.cache, self.workers)
 
 
+def _runtime(options: Mapping[str, Any]) -> Runtime:
+    """The engine that serves, which says how it takes prompts."""
+    place = {name: options[name] for name in ("engine", "hardware") if options.get(name) is not None}
+    return runtime_for({name: ALL[name].checked(value) for name, value in place.items()})
+
+
 def _check(workload: Workload, goal: Goal, effort: ServeSolverOptions) -> None:
     """Raise :class:`InputError` where an answer cannot be made in the way that is asked for."""
     if goal.capacity and (goal.slo is None or not effort.runs or workload.concurrency is not None):
@@ -356,7 +379,7 @@ def _warnings(policies: Policies, workload: Workload, batching: Batching) -> lis
     if batching.prefill == "none" or site is None:
         return policies.configuration.warnings
     longest = int(workload.input_tokens.max())
-    tokens = min(longest, batching.token_budget) if batching.prefill == "chunked" else longest
+    tokens = min(longest, batching.token_budget) if batching.mixes_prompts else longest
     return sorted({*policies.configuration.warnings, *prompt_warnings(site, tokens)})
 
 

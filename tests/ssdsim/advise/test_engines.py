@@ -10,7 +10,6 @@ from ssdsim import compare, configure, export, recommend
 from ssdsim.advise.export.export import _ENGINES
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.question.engines import Engine
-from ssdsim.serving.batching import Batching
 from ssdsim.serving.serve import serve
 from ssdsim.serving.workload import Lengths, synthetic
 from tests.refusals import refused
@@ -99,7 +98,7 @@ def test_serving_ranks_what_the_engine_runs() -> None:
     assert apart.worth[0] > 1.0
     with refused("vLLM", "SSD"):
         serve(workload=requests, rate=[2.0], solver="closed", engine="vllm", strategies="ar,sd,ssd", subject="ssd")
-    assert Batching().prefill == "chunked"
+    assert serving.how.batching.prefill == "chunked"
 
 
 def test_a_prediction_says_that_the_engine_has_no_such_strategy() -> None:

@@ -103,6 +103,17 @@ def test_a_request_whose_prompt_is_processed_counts() -> None:
     assert labels[int(alone[5, 1])].label == "SD K 5"
 
 
+def test_requests_that_wait_for_a_pass_of_prompts_still_count() -> None:
+    """A prompt alone in its pass was all that the table saw: the others then had the K of one request."""
+    workload = requests(60, inputs=str(PROMPT), outputs="geometric:80", concurrency=8)
+    batching = _batching("1-4:5,5-:2", prefill="priority")
+    chosen = policies_of(workload, batching, **GIVEN).by_name[AUTO]
+    columns = simulate(chosen, workload, batching).columns
+    assert (columns[7] > 0).any()  # some wait
+    labels = [chosen.variants[int(number)].label for number in columns[5, columns[2] >= 6]]
+    assert set(labels) == {"SD K 2"}
+
+
 @pytest.mark.parametrize("batch", [1, 16, 64])
 def test_k_0_is_a_step_of_decoding_and_one_pass_of_the_draft(batch: int) -> None:
     chosen = policies_of(requests(8, inputs=str(PROMPT), outputs=str(ANSWER - 1)), _batching("1-:0"), **GIVEN)
@@ -163,6 +174,7 @@ def test_the_answer_holds_each_k_of_the_table_for_good_beside_it() -> None:
 def test_in_a_rush_the_time_to_the_last_token_and_the_time_per_token_judge_unlike() -> None:
     """The answer named the K of the least time per token alone, whose requests wait longest for their first one."""
     given = {**SMALL, "strategies": "sd", "engine": "sglang", "drafter": "eagle3", "k_table": "1-2:7,3-4:6,5-:4"}
+    given["prefill"] = "chunked"
     point = serve(concurrency=256, requests=300, input_len="512", output_len="200", solver="loop", **given).points[0]
     assert point.best_k == 7
     assert point.best_k_e2el == 4

@@ -125,7 +125,7 @@ def test_the_degree_that_is_chosen_leaves_what_was_made_as_it_was() -> None:
 
 @pytest.mark.parametrize("rate", [60.0, 140.0])
 def test_of_degrees_with_as_few_gpus_the_one_with_the_earliest_answers_is_taken(rate: float) -> None:
-    asked: dict[str, Any] = {**BUSY, "requests": 150, "rate": rate, "strategies": "sd"}
+    asked: dict[str, Any] = {**BUSY, "requests": 150, "rate": rate, "strategies": "sd", "prefill": "chunked"}
     held = {tp: serve(**{**asked, "tp": tp}) for tp in (1, 2)}
     totals = {tp: gpus(each)["sd"][0] for tp, each in held.items()}
     assert totals[1] == totals[2]  # else there is nothing to choose
