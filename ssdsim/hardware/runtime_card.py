@@ -18,6 +18,7 @@ from ssdsim.base.record import Record
 from ssdsim.hardware.extrapolation import ExtrapolationError, OperatingPoint, TrainingDomain, distance
 from ssdsim.hardware.profile import Device
 from ssdsim.transformer.cache_memory import Caching, Keeps
+from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.layers import Head
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import Precision
@@ -225,6 +226,13 @@ BEFORE_PASS_LOG_SD, BEFORE_ROUND_LOG_SD = 0.14, 1.0
 such rows at hand, OPT-30B on vLLM 0.4.2 (PR 4840): a pass took 5, 14 and 18 % longer on one, two and four A100s than on
 vLLM 0.5's card, a token with a draft model 1.7, 2.9 and 3.7 times as long at an acceptance rate of 0.6."""
 
+UNSEEN_ROUND_LAYER_S = 1.2e-4
+"""A layer of a round's verification on an engine that was never seen to verify such layers: one standard deviation.
+
+Where no captured graph holds it, the host launches its kernels: 0.41 ms a layer (vLLM 0.16's draft model), which is
+what 95 of 100 draws reach for a model of small passes. The one such row at hand asks for 0.47 ms: Qwen3.5-0.8B with its
+MTP head decoded at 128 tokens/s where it had 342 without (vLLM, issue 39680)."""
+
 Directions = tuple[dict[str, Coefficient], ...]
 """Independent directions, each of which moves numbers of a card together, by one standard deviation."""
 
@@ -396,6 +404,21 @@ class Runtime(Card):
     def on(self, device: Device) -> "Runtime":
         """The runtime as it is on ``device``."""
         return self if self.four_bits is None else _on(self, device.multiplies_4_bits)
+
+    def knows_rounds_of(self, target: Transformer) -> bool:
+        """Whether rows tell what a round of such a model takes: dense ones with recurrent layers are in few cards.
+
+        Those of mixtures are known (docs/hybrids.md). Kernels alone have no rounds.
+        """
+        if target.recurrent is None or target.experts is not None or not self.errors.per_round_log_sd:
+            return True
+        return self.host.per_recurrent_layer_s > 0.0 or any("per_recurrent_layer_s" in way for way in self.wander)
+
+    def verifying(self, target: Transformer) -> "Runtime":
+        """The runtime with what it leaves open of such a target's rounds."""
+        if self.knows_rounds_of(target):
+            return self
+        return self.changed(wander=(*self.wander, {"per_round_layer_s": UNSEEN_ROUND_LAYER_S}))
 
     def of_before(self) -> "Runtime":
         """The runtime as of a version before all that it covers: no row says what a pass or a round took there."""

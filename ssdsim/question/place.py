@@ -145,7 +145,7 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
         sampling=settings["temperature"] > 0,
         dtype=settings["dtype"],
         options=settings,
-        runtime=runtime.on(profile.device),
+        runtime=runtime.on(profile.device).verifying(target),
         draft_dtype=drafting.dtype,
         kv_dtype=settings["kv_dtype"],
         network=drafting.network,

@@ -184,5 +184,12 @@ def warnings_of(
     of_names = () if site is None else format_warnings(settings, site, contestants.draft)
     older = None if site is None or settings["engine"] is None else older_than_all(settings["engine"])
     of_places = () if site is None or not contestants.draft else placeholder_warnings(site)
-    of_names = (*of_names, *([older] if older else []), *of_places)
+    of_names = (*of_names, *([older] if older else []), *of_places, *_of_rounds(site, contestants))
     return (*token_warnings(settings), *published_warnings(settings), *of_drafts, *of_names)
+
+
+def _of_rounds(site: Site | None, contestants: Contestants) -> Iterator[str]:
+    """A warning where no row of the engine is of such a target's rounds."""
+    if site is not None and contestants.draft and not site.runtime.knows_rounds_of(site.target):
+        name = site.runtime.title
+        yield f"no row of {name} tells what a round of a dense model with recurrent layers takes: intervals are wider"

@@ -167,6 +167,7 @@ def _ways(question: Question, name: str, row: Row, runtime: Runtime) -> list[_Wa
 def _at_row(scenario: Scenario, row: Row, runtime: Runtime) -> _Way:
     assert scenario.site is not None  # it has hardware
     runtime = runtime.on(scenario.site.profile.device).of_version(row.stated_version).keeping(row.states)
+    runtime = runtime.verifying(scenario.site.target)
     kept = row.kv_dtype or runtime.cache_beside(scenario.site.precision_of("target"))
     site = replace(
         scenario.site,

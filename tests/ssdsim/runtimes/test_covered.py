@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ssdsim import predict
+from ssdsim.base.intervals import bounds_95
 from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.extrapolation import STEPS, ExtrapolationError, OperatingPoint, TrainingDomain, distance, steps
-from ssdsim.hardware.runtime_card import CardErrors, Runtime, far_from_rows
+from ssdsim.hardware.runtime_card import KERNELS, CardErrors, Runtime, far_from_rows
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
 
 log_sds = st.floats(0.0, 0.5)
@@ -145,3 +147,44 @@ def test_every_way_to_be_away_has_words(way: str) -> None:
     card = a_card("h100-sxm", **{each: 0.5 if each == way else 0.0 for each in STEPS})
     (said,) = far_from_rows(card, case)
     assert said.split("intervals are wider for ")[1]
+
+
+def test_a_round_that_no_row_of_the_engine_is_like_may_take_as_long_as_launching_every_layer(tmp_path: Path) -> None:
+    """It was 1.43 times AR, surely; one was published that took 0.37 times (vLLM issue 39680)."""
+    large = find_transformer("qwen3.5-27b")
+    assert large.recurrent is not None
+    small = large.changed(
+        name="small",
+        layers=24,
+        hidden_size=1024,
+        heads=8,
+        kv_heads=2,
+        intermediate_size=3584,
+        recurrent=large.recurrent.changed(layers=18, heads=16),
+        tied_embeddings=True,
+    )
+    path = tmp_path / "small.toml"
+    path.write_text(tomli_w.dumps(small.as_dict(without_none=True)))
+    asked: dict[str, Any] = {"target": str(path), "hardware": "h100-sxm", "tp": 1, "drafter": "mtp", "k": 1}
+    asked |= {"acceptance": "synthetic:1.97", "strategies": ("ar", "sd"), "context": 512}
+    prediction = predict(engine="vllm", **asked)
+    assert prediction.draws is not None
+    low, high = bounds_95(prediction.draws["sd"].joint / prediction.draws["ar"].joint)
+    assert low < 0.5
+    assert high > 1.2
+    said = "tells what a round of a dense model with recurrent layers takes"
+    assert any(said in each for each in prediction.configuration.warnings)
+    seen = predict(engine="sglang", **asked)
+    assert not any(said in each for each in seen.configuration.warnings)
+
+
+def test_rounds_of_a_mixture_or_without_recurrent_layers_are_as_the_card_says() -> None:
+    card = find_runtime("vllm")
+    for name in ("llama-3.1-8b", "qwen3.5-122b-a10b", "qwen3-30b-a3b"):
+        assert card.verifying(find_transformer(name)) is card
+    hybrid = find_transformer("qwen3.5-27b")
+    assert KERNELS.verifying(hybrid) is KERNELS
+    (added,) = card.verifying(hybrid).wander[len(card.wander) :]
+    assert added.keys() == {"per_round_layer_s"}
+    own = card.changed(wander=(*card.wander, {"per_recurrent_layer_s": 1e-6}))
+    assert own.verifying(hybrid) is own
