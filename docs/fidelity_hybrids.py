@@ -48,12 +48,13 @@ _HEAD = """# How well it predicts hybrid models
 
 For people who serve Qwen3.5 and its like. This page says how far their speeds without a draft are missed.
 `python docs/fidelity_hybrids.py` makes it, from published end-to-end measurements that are not part of this project:
-{rows} settings of Qwen3.5-397B (45 layers of Gated DeltaNet, 15 of attention) on eight B200s while SGLang 0.5.9 and
-builds of February and March 2026 served it, without a draft. Rows marked as MTP are left out, and so are rows that
-repeat another of their setting within half a percent. *Kernels*: the hardware profile alone. *Without*: the card as
-dense models and mixtures gave it. *In fit*: with one number for hybrid models, what a recurrent layer takes beside its
-kernels. *Left out*: that number from the other format's rows. Columns: mean absolute error, bias, share of rows inside
-the 95 % interval, median half-width of that interval.
+{rows} settings of Qwen3.5-397B (45 layers of Gated DeltaNet, 15 of attention) on eight B200s, while SGLang 0.5.9 and
+builds of February and March 2026 served it, and on eight B300s with SGLang 0.5.10, without a draft. A series is one
+format on one GPU. Rows marked as MTP are left out, and so are rows that repeat another of their setting within half a
+percent. *Kernels*: the hardware profile alone. *Without*: the card as dense models and mixtures gave it. *In fit*: with
+one number for hybrid models, what a recurrent layer takes beside its kernels. *Left out*: that number from the other
+series' rows. Columns: mean absolute error, bias, share of rows inside the 95 % interval, median half-width of that
+interval.
 
 """
 _REPLAY = """
@@ -72,10 +73,11 @@ _WAYS = ("kernels", "without", "in fit", "left out")
 _FOOT = """
 {microseconds:.0f} µs a recurrent layer, 45 of them: {each:.1f} ms of a step. What is in it is not known: kernels that
 split a layer's inputs and make decays and gates, which no table times, and what SGLang takes on Blackwell beside
-mixtures, of which DeepSeek-V3's rows tell. The errors left out grow with the batch, from {few} up to 8 sequences to
-{many} beyond: experts, and how many of them random prompts touch, are the likelier cause. With a factor on experts of
-16 bits beside the number, the rows of 16 bits are missed by {own} in fit and those of 8 bits, left out, by {others}: it
-takes what the number should say, so there is none.
+mixtures, of which DeepSeek-V3's rows tell. The errors left out are {few} up to 8 sequences and {many} beyond. In 16
+bits the B300 with SGLang 0.5.10 takes 17 to 29 % less time than the B200 with builds of February, whose bandwidth is
+nearly the same: most of what is left is the version's. With a factor on experts of 16 bits beside the number, the rows
+of 16 bits are missed by {own} in fit and those of 8 bits, left out, by {others}: it takes what the number should say,
+so there is none.
 
 On vLLM a single speed without a ratio is published (Qwen3.5-122B in NVFP4 on one B300, 512 sequences, of lengths that
 nobody tells), so its cards have no number for recurrent layers.
@@ -85,7 +87,7 @@ nobody tells), so its cards have no number for recurrent layers.
 def rows_of(table: pd.DataFrame) -> Iterator[Row]:
     """Each setting of plain decoding once, by its first time and any that is another run's."""
     plain = table[(table["method"] == "ar") & table["model"].isin(list(MODELS)) & (table["metric"] == "TPOT_ms")]
-    setting = ["dtype", "tp", "batch_or_concurrency", "input_len", "output_len"]
+    setting = ["gpu", "dtype", "tp", "batch_or_concurrency", "input_len", "output_len"]
     for _, same in plain.groupby(setting, sort=False):
         kept: list[float] = []
         for each in same.itertuples():
@@ -108,7 +110,7 @@ def _row_of(each: Any) -> Row:
         engine="sglang",
         engine_version=each.engine_version,
         source="AIC silicon_sample",
-        series=each.dtype,
+        series=f"{each.dtype}, {each.gpu.replace('_', '-')}",
         **_RECIPES[each.dtype],
     )
 
@@ -195,7 +197,7 @@ def main(folder: Path, write_cards: bool) -> None:
     card = fitted(rows, plain)
     out = left_out(rows, [row.series_name for row in rows], lambda others: fitted(others, plain))
     shown = (Outcome.of(rows, KERNELS), Outcome.of(rows, plain), Outcome.of(rows, card), out)
-    lines = [f"| format | rows | {' | '.join(f'{way}: error | bias | inside | width' for way in _WAYS)} |"]
+    lines = [f"| series | rows | {' | '.join(f'{way}: error | bias | inside | width' for way in _WAYS)} |"]
     lines.append(f"|{'---|' * (2 + 4 * len(_WAYS))}")
     for name in dict.fromkeys(row.series for row in rows):
         lines.append(_line(name, [each.where(lambda row, name=name: row.series == name) for each in shown]))
