@@ -26,7 +26,8 @@ BUDGETS = {
     # Joules.
     # A card that stays idle.
     # Signals at the very end.
-    "ssdsim/cli": (4_850, 29),
+    # How prompts are processed, and why.
+    "ssdsim/cli": (4_867, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
@@ -35,7 +36,8 @@ BUDGETS = {
     # Watts, by the load of memory and arithmetic.
     # Collectives through the host's memory; what an engine keeps from its caches.
     # GPUs of another maker.
-    "ssdsim/hardware": (5_067, 24),
+    # Rounds of hybrids that no row tells.
+    "ssdsim/hardware": (5_086, 24),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
@@ -45,7 +47,8 @@ BUDGETS = {
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.
     # The format of a draft beside a file.
-    "ssdsim/question": (4_165, 22),
+    # A warning of rounds that no row tells.
+    "ssdsim/question": (4_171, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
@@ -58,7 +61,8 @@ BUDGETS = {
     # No lock that is left.
     "ssdsim/runs": (1_065, 6),
     # How many replicas an SLO needs and on which degrees, K at the load; short logs repeated.
-    "ssdsim/serving": (6_790, 26),
+    # Prompts as the engine takes them.
+    "ssdsim/serving": (6_836, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.
     # Devices of two kinds.
     # SSD's draft on its target's device.
