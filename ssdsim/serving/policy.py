@@ -22,6 +22,7 @@ from ssdsim.serving.passes import PromptTables
 from ssdsim.serving.round_table import RoundTable
 
 _CONTEXTS = (4096, 8192)  # a sequence's bytes are linear there; a window makes a short one's look a little larger
+_ANY_CONTEXT = 2**31  # tokens of a block that holds a whole sequence
 
 
 class Ledger(Record):
@@ -80,10 +81,12 @@ def ledgers(scenario: Scenario, batching: Batching) -> tuple[Ledger, ...]:
 
 def _ledger(short: Occupancy, long: Occupancy, batching: Batching) -> Ledger:
     at_short, at_long = _sequence_bytes(short), _sequence_bytes(long)
-    token_bytes = (at_long - at_short) / (_CONTEXTS[1] - _CONTEXTS[0])
+    room = max(0, usable_bytes(short.profile, batching.kv_fraction) - sum(d.weights_bytes for d in short.demands))
+    token_bytes, devices = (at_long - at_short) / (_CONTEXTS[1] - _CONTEXTS[0]), short.demands[0].devices
+    if not token_bytes:  # no layer looks farther back than a window, or a state is all that is kept
+        return Ledger(short.what, devices * (room // at_short), _ANY_CONTEXT, 0, devices)
     reserve = round(at_short / token_bytes - _CONTEXTS[0])
-    room = usable_bytes(short.profile, batching.kv_fraction) - sum(d.weights_bytes for d in short.demands)
-    blocks, devices = int(max(0, room) // (token_bytes * batching.block)), short.demands[0].devices
+    blocks = int(room // (token_bytes * batching.block))
     return Ledger(short.what, devices * blocks, batching.block, reserve, devices)
 
 

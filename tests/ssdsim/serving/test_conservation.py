@@ -103,6 +103,15 @@ def test_a_sequence_reserves_what_is_verified_and_on_the_drafts_device_all_cache
     reserves(_reserved("ar")[0], 1)
 
 
+def test_a_draft_that_looks_no_farther_back_than_a_window_takes_as_much_at_any_context() -> None:
+    """DeepSeek-V4's MTP layer on a GPU of its own: the bytes of a sequence do not grow, and were divided by."""
+    options: Any = {"target": "deepseek-v4-flash", "hardware": "b200-sxm", "tp": 4}
+    target, draft = policy("ssd", requests(4, inputs="60", outputs="45"), Batching(), **options).variants[0].ledgers
+    assert target.most_sequences(4096) > target.most_sequences(65_536)
+    assert draft.most_sequences(1) == draft.most_sequences(1_000_000) > 10_000
+    assert draft.most_tokens > 1_000_000
+
+
 @pytest.mark.parametrize("blocks", [200, 333])
 def test_as_many_run_as_a_count_by_hand_says(blocks: int) -> None:
     workload = requests(200, inputs="100", outputs="16").at_rate(np.inf)
