@@ -39,6 +39,7 @@ CONTEXT = """
 [context]
 kinds = ["dflash", "dflash2", "domino", "dspark", "eagle", "eagle3", "glide", "medusa", "p-eagle", "pard"]
 trained = 2048
+longest = 20480
 per_1024 = -0.22
 source = """
 OF_CONTEXT = (

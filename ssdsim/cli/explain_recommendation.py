@@ -30,7 +30,7 @@ def print_explained(recommendation: Recommendation, plan: LaunchPlan | None) -> 
     for answer in recommendation.answers:
         _print_strategies(answer, out)
     if plan is not None and about is not None and about.best is not None:
-        _heading(out, f"At {about.batch} in flight: {about.best.name}, {about.best.settings}")
+        _heading(out, f"At {about.batch} in flight: {', '.join(filter(None, (about.best.name, about.best.settings)))}")
         for label, text in _about(about, plan, recommendation.request):
             print_labelled(out, f"{label:9}", text, "", "bold")
         _print_fewer(recommendation, about, out)

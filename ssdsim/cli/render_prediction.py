@@ -35,6 +35,7 @@ _MAIN = ("alpha", "acceptance", "p_hit", "hit_c", "hit_curve")  # inputs of a fi
 _MOVES = 0.05  # of a round or of the passes' time: what is less cannot move the answer by more
 BAR_WIDTH = 56
 _ALL, _MORE = "--explain: rounds, ranges, sources", "--explain: more"
+_ASKED_TOO = ("context", "alpha", "pair", "text", "acceptance")  # what recommend takes beside what is always carried
 _BESIDE_NEXT = MOST_COLUMNS - 10  # labels and their gap
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below
 _STYLES = {"verify": "blue", "draft": "yellow", "communicate": "magenta", "fallback": "red", "host": "bright_black"}
@@ -183,10 +184,10 @@ def _next(prediction: Prediction) -> str:
 def _searched(site: Site, given: Mapping[str, Any]) -> str:
     """The GPUs of a recommendation and what else it takes: the node's, or both kinds where the draft has its own."""
     if "draft_hardware" not in given:
-        return f"{site.profile.device.count}{carried(given)}"
+        return f"{site.profile.device.count}{carried(given, *_ASKED_TOO)}"
     own, other = (short_hardware_name(given.get(r, DEFAULTS["hardware"])) for r in ("hardware", "draft_hardware"))
     rest = {name: value for name, value in given.items() if name != "hardware"}
-    return f"{quote(f'{site.tp}x{own}+1x{other}')}{carried(rest)}"
+    return f"{quote(f'{site.tp}x{own}+1x{other}')}{carried(rest, *_ASKED_TOO)}"
 
 
 def _not_there(prediction: Prediction) -> str:

@@ -16,6 +16,7 @@ from ssdsim.hardware.catalog import short_hardware_name
 
 MOST_COLUMNS = 80
 MOST_LINES = 15
+_CARRIED = ("target", "drafter", "draft", "hardware", "engine", "b")
 _GAP = 2  # blanks between a label and its text
 
 
@@ -26,13 +27,17 @@ def screen() -> Console:
     return out
 
 
-def carried(given: Mapping[str, Any]) -> str:
-    """What was given of the models, the machine, the engine and the batch, as the next command takes it."""
-    words = {spelled(name): given.get(name) for name in ("target", "drafter", "draft", "hardware", "engine", "b")}
+def carried(given: Mapping[str, Any], *more: str) -> str:
+    """What was given of the models, the machine, the engine, the load and acceptance, as the next command takes it."""
+    words = {spelled(name): given.get(name) for name in (*_CARRIED, *more)}
     if words["--hardware"] is not None:
         words["--hardware"] = short_hardware_name(words["--hardware"])
     flags = {"--target": "--model", "--b": "-b"}
-    return "".join(f" {flags.get(flag, flag)} {quote(str(v))}" for flag, v in words.items() if v is not None)
+    return "".join(f" {flags.get(flag, flag)} {quote(_word(v))}" for flag, v in words.items() if v is not None)
+
+
+def _word(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def height(headline: str, table: Sequence[Sequence[str]], lines: Sequence[tuple[str, str]]) -> int:

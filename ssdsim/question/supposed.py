@@ -198,8 +198,9 @@ def _at_temperature(settings: Settings, span: _Span, measured: float | None) -> 
 
 def _beyond(settings: Settings, span: _Span) -> _Span:
     """Lower where a head reads more than it was trained at; only there does the context matter."""
-    more = _untrained(settings)
-    return span.falling(priors().context.per_1024 * more / 1024.0) if more > 0 else span
+    law = priors().context
+    more = min(_untrained(settings), law.longest - law.trained)
+    return span.falling(law.per_1024 * more / 1024.0) if more > 0 else span
 
 
 def _untrained(settings: Settings) -> int:

@@ -54,10 +54,14 @@ class KindPrior(Card):
 
 
 class ContextLaw(Card):
-    """The most that logits of these ``kinds`` fall every 1,024 tokens beyond the context that they are trained at."""
+    """The most that logits of these ``kinds`` fall every 1,024 tokens beyond the context that they are trained at.
+
+    Beyond the ``longest`` context of which acceptance is published they fall no more.
+    """
 
     kinds: tuple[str, ...]
     trained: int
+    longest: int
     per_1024: float
     source: str
 

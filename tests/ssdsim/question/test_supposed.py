@@ -103,6 +103,8 @@ def test_heads_beyond_their_training_may_hardly_be_right() -> None:
         assert each.within[0] < rate_of(tokens, 3) < each.within[1]
     assert by_context[1].middle > by_context[2].middle > by_context[3].middle
     assert "beyond the context" in configure(**QWEN_8B, context=16384).settings.source("alpha")
+    far = [alpha_of(**QWEN_8B, context=context).within for context in (20_480, 32_768)]
+    assert far[0] == far[1], "nothing is published of longer ones, and 1.084 at 20k is hardly below 1.090"
     model = {**EIGHT_B, "context": 16384}
     assert alpha_of(**model).value == ALL["alpha"].default
 
