@@ -27,7 +27,8 @@ BUDGETS = {
     # A card that stays idle.
     # Signals at the very end.
     # How prompts are processed, and why.
-    "ssdsim/cli": (4_867, 29),
+    # The next command keeps the context and the acceptance.
+    "ssdsim/cli": (4_873, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
@@ -48,7 +49,8 @@ BUDGETS = {
     # A draft's own device, placeholders, engines of files.
     # The format of a draft beside a file.
     # A warning of rounds that no row tells.
-    "ssdsim/question": (4_171, 22),
+    # Heads fall no further than the longest context measured.
+    "ssdsim/question": (4_172, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
@@ -62,7 +64,8 @@ BUDGETS = {
     "ssdsim/runs": (1_065, 6),
     # How many replicas an SLO needs and on which degrees, K at the load; short logs repeated.
     # Prompts as the engine takes them.
-    "ssdsim/serving": (6_836, 26),
+    # A cache that takes as much at any context.
+    "ssdsim/serving": (6_839, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.
     # Devices of two kinds.
     # SSD's draft on its target's device.
