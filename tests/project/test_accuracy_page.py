@@ -19,7 +19,7 @@ def test_the_page_is_what_the_result_file_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "error", "inside"), [("dense", 0.065, 0.93), ("mixtures", 0.095, 0.93), ("hybrids", 0.11, 0.93)]
+    ("group", "error", "inside"), [("dense", 0.065, 0.93), ("mixtures", 0.095, 0.93), ("hybrids", 0.09, 0.93)]
 )
 def test_series_left_out_are_missed_by_no_more_than_is_said(group: str, error: float, inside: float) -> None:
     found = RESULT["after"]["left out"][f"series | {group}"]
