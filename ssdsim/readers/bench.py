@@ -46,6 +46,14 @@ def number(record: JsonObject, key: str, where: str) -> float:
     return float(value)
 
 
+def text(record: JsonObject, key: str, where: str) -> str | None:
+    """A text; None where there is none, or nothing in it."""
+    value = record.get(key)
+    if not isinstance(value, str | None):
+        raise InputError(f"{where}: {key} must be text, got {short_repr(value)}")
+    return value or None
+
+
 def as_number(text: str) -> Any:
     """The number that a text is; else the text."""
     try:

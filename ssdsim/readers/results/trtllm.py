@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ssdsim.readers.acceptance.trtllm import trtllm_speculation
-from ssdsim.readers.bench import Format, JsonObject, Run, has, number, part_of
+from ssdsim.readers.bench import Format, JsonObject, Run, has, number, part_of, text
 from ssdsim.readers.facts import Facts, RunSpeed
 from ssdsim.readers.row import Metric
 
@@ -22,7 +22,7 @@ def _runs(record: JsonObject, where: str) -> tuple[Run]:
     facts = Facts(
         engine="tensorrt-llm",
         engine_version=str(engine.get("version") or ""),
-        model=engine.get("model"),
+        model=text(engine, "model", where),
         weights=str(weights or engine.get("dtype")),
         kv_dtype=str(cache) if cache and str(cache).lower() != "auto" else None,
         gpus=int(number(world, "tp_size", where)) if stages == 1 else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ssdsim.readers.acceptance.vllm import vllm_speculation
-from ssdsim.readers.bench import Format, JsonObject, Run, has, in_flight, served
+from ssdsim.readers.bench import Format, JsonObject, Run, has, in_flight, served, text
 from ssdsim.readers.console import vllm_reports
 from ssdsim.readers.facts import Facts
 
@@ -21,7 +21,7 @@ def _runs(record: JsonObject, where: str) -> tuple[Run]:
     degree = record.get("tensor_parallel_size")
     facts = Facts(
         engine="vllm" if backend in _OWN_BACKENDS else backend,
-        model=record.get("model_id") or None,
+        model=text(record, "model_id", where),
         gpus=degree if isinstance(degree, int) else None,
         speculated=True if k else None,
         k=k,

@@ -113,6 +113,8 @@ def without(record: dict[str, Any], key: str) -> dict[str, Any]:
         ({**VLLM, "request_rate": 4.0}, GIVEN, "(requests came at 4.0/s); give them by --batch"),
         ({**VLLM, "completed": 0}, GIVEN, "completed must be a number above 0, got 0"),
         ({**VLLM, "mean_tpot_ms": "7"}, GIVEN, "mean_tpot_ms must be a number above 0, got '7'"),
+        ({**VLLM, "model_id": ["m"]}, GIVEN, "model_id must be text, got ['m']"),
+        ({**TRTLLM, "engine": {**TRTLLM["engine"], "model": 3}}, GIVEN, "model must be text, got 3"),
         ({**VLLM, "model_id": "my-own"}, GIVEN, "no card is called 'my-own'; give one by --model"),
         (VLLM, {**GIVEN, "k": 3}, "give them by --acceptance-length"),
         (VLLM, {"hardwear": "h100-sxm"}, "unknown column 'hardwear'; did you mean 'hardware'?"),
