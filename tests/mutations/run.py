@@ -149,7 +149,8 @@ def _wrong_text(said: str, code: object, shown: str) -> tuple[str, str] | None:
     """A terminal may obey what is a code for it; whoever asks for JSON reads it."""
     if (found := _CODE.search(said)) is not None:
         return f"a raw {found[0]!r}", said
-    if "--json" in sys.argv and code in (0, 1) and shown and not {"--help", "-h"} & {*sys.argv}:
+    asks_help = any(each.startswith(("--help", "-h")) for each in sys.argv)
+    if "--json" in sys.argv and not asks_help and code in (0, 1) and shown:
         try:
             json.loads(shown, parse_constant=int)
         except ValueError as error:
