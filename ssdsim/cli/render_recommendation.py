@@ -25,6 +25,7 @@ from ssdsim.question.token_inputs import ACCEPTANCE, HITS
 from ssdsim.serving.options import Slo
 from ssdsim.strategies import drafters
 from ssdsim.strategies.ar import Autoregressive
+from ssdsim.strategies.ssd import SSD
 
 _ROWS = 5  # of a table on the first screen
 _WORDS = {"clear": "clear", "lean": "lean", "toss-up": "a toss-up", "measure first": "measure first"}
@@ -61,6 +62,7 @@ def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None
         ("Idle", _idle(recommendation.request, answers)),
         *_served(plan, recommendation.request),
         *_no_room(recommendation),
+        ("No room", _no_room_for_ssd(answers[0]) if alone else ""),
     ]
     shown = answers if alone else _some(answers)
     hidden = [str(answer.batch) for answer in answers if answer not in shown]
@@ -376,6 +378,13 @@ def _no_room(recommendation: Recommendation) -> Iterator[tuple[str, str]]:
     for answer in recommendation.answers:
         if answer.error is not None:
             yield "Too slow" if answer.pareto else "No room", f"at {answer.batch}: {answer.error}"
+
+
+def _no_room_for_ssd(answer: BatchAnswer) -> str:
+    """Why SSD is not in a table of all strategies, and how many others lack the same."""
+    why = answer.impossible.get(SSD.name, "")
+    others = [*answer.impossible.values()].count(why) - 1
+    return f"{SSD.title}{f' and {others} more' if others else ''}: {why}" if why else ""
 
 
 def _next(recommendation: Recommendation, more: str) -> Iterator[tuple[str, str]]:

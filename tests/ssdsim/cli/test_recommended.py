@@ -73,3 +73,9 @@ def test_what_stands_apart_has_its_baseline_k_and_batch() -> None:
     arguments = ("--gpus", "5xh100", "--model", "qwen3-32b", "--k", "3", "--tp", "4", "--draft-gpus", "1", "--quiet")
     said = words("recommend", *arguments, "--engine", "vllm")
     assert re.search(r"which vLLM does not have: 1\.\d\dx SD \(SSD TP 4 \+ 1, K 3 at 1 in flight\)", said)
+
+
+def test_a_table_of_all_strategies_says_why_ssd_is_not_in_it() -> None:
+    """A target that takes all eight GPUs leaves none for a draft of its own."""
+    asked_for = ("--gpus", "8xb200", "--model", "glm-5.2", "--strategies", "ar,sd,ssd,pearl", "--k", "3", "--all")
+    assert "No room SSD and 1 more: glm-5.2 at tp 4 needs " in words("recommend", *asked_for, "--quiet")
