@@ -188,3 +188,12 @@ def test_rounds_of_a_mixture_or_without_recurrent_layers_are_as_the_card_says() 
     assert added.keys() == {"per_round_layer_s"}
     own = card.changed(wander=(*card.wander, {"per_recurrent_layer_s": 1e-6}))
     assert own.verifying(hybrid) is own
+
+
+def test_sixteen_bit_experts_are_more_open_where_no_row_of_the_engine_has_experts() -> None:
+    """A mixture on TensorRT-LLM 0.11 took two thirds of what its card, of dense rows, says."""
+
+    def open_too(name: str) -> float:
+        return max(way.get("experts_16_bit", 0.0) for way in find_runtime(name).wander)
+
+    assert open_too("trtllm-0.11") == open_too("vllm-0.5") == 0.25 > open_too("trtllm") > open_too("sglang")
