@@ -82,7 +82,7 @@ def supposed(settings: Settings, draft: Draft | None) -> Supposed | None:
     if draft is not None and draft.published is not None:
         return _published(settings, draft, draft.published, prior)
     kin = [] if draft is None else _relatives(settings)
-    return _of_relatives(settings, kin, prior) if kin else _of_kind(settings, draft, prior)
+    return _of_relatives(settings, draft, kin, prior) if kin else _of_kind(settings, draft, prior)
 
 
 def _published(settings: Settings, draft: Draft, known: PublishedAcceptance, prior: KindPrior) -> Supposed:
@@ -98,24 +98,24 @@ def _published(settings: Settings, draft: Draft, known: PublishedAcceptance, pri
         settings["drafter"] in priors().context.kinds and settings.source("draft") != GIVEN
     )
     span = span.spread(math.hypot(priors().sets, priors().heads if of_another else 0.0))
-    span = _beyond(settings, _at_temperature(settings, span, known.temperature))
+    span = _beyond(settings, draft, _at_temperature(settings, span, known.temperature))
     if _has_four_bits(settings):
         span = replace(span, low=min(span.low, logit(priors().least)))
     value = _shown(known.rates or known.one_rate, span.middle - logit(known.one_rate))
     of = f"for another model, {draft.published_for}:" if draft.published_for else draft.card.name
     within = span.ends(logit(one_rate(value)) - span.middle)  # of rounds with a proposal alone
-    return Supposed(value, within, f"{PUBLISHED}{of} on {known.about}{_moved_to(known, text)}{_where(settings)}")
+    return Supposed(value, within, f"{PUBLISHED}{of} on {known.about}{_moved_to(known, text)}{_where(settings, draft)}")
 
 
-def _of_relatives(settings: Settings, kin: Sequence[DrafterCard], prior: KindPrior) -> Supposed:
+def _of_relatives(settings: Settings, draft: Draft | None, kin: Sequence[DrafterCard], prior: KindPrior) -> Supposed:
     """The one in the middle, as one rate, with what differs between two drafters of a kind."""
     text: Text = settings["text"]
     sets = [middle_set(each.acceptance, text, settings["temperature"]) for each in kin]
     known = middle_set(sets, MIXED, settings["temperature"])
     span = _over_texts(sets, known, text, prior).spread(math.hypot(priors().sets, math.sqrt(2.0) * priors().heads))
-    span = _beyond(settings, _at_temperature(settings, span, known.temperature))
+    span = _beyond(settings, draft, _at_temperature(settings, span, known.temperature))
     card = kin[sets.index(known)]
-    said = f"{PRIOR}{card.name}, of {card.target}, on {known.data}{_moved_to(known, text)}{_where(settings)}"
+    said = f"{PRIOR}{card.name}, of {card.target}, on {known.data}{_moved_to(known, text)}{_where(settings, draft)}"
     return Supposed(round(share_of(span.middle), _DIGITS), span.ends(), said)
 
 
@@ -138,9 +138,9 @@ def _of_kind(settings: Settings, draft: Draft | None, prior: KindPrior) -> Suppo
     if why:
         low, said = priors().least, f"{said}; {why}"
         middle, high = (min(middle, _STRANGER), middle) if why == _OTHER_FAMILY else (middle, high)
-    span = _beyond(settings, _at_temperature(settings, _Span(logit(low), logit(middle), logit(high)), 0.0))
+    span = _beyond(settings, draft, _at_temperature(settings, _Span(logit(low), logit(middle), logit(high)), 0.0))
     value = middle if span.middle == logit(middle) else round(share_of(span.middle), _DIGITS)
-    return Supposed(value, span.ends(), said + _where(settings))
+    return Supposed(value, span.ends(), said + _where(settings, draft))
 
 
 _OTHER_FAMILY = "a draft of another family"
@@ -196,21 +196,23 @@ def _at_temperature(settings: Settings, span: _Span, measured: float | None) -> 
     return replace(span, low=span.low + min(0.0, off), high=span.high + max(0.0, off))
 
 
-def _beyond(settings: Settings, span: _Span) -> _Span:
+def _beyond(settings: Settings, draft: Draft | None, span: _Span) -> _Span:
     """Lower where a head reads more than it was trained at; only there does the context matter."""
     law = priors().context
-    more = min(_untrained(settings), law.longest - law.trained)
+    more = min(_untrained(settings, draft), law.longest - law.trained)
     return span.falling(law.per_1024 * more / 1024.0) if more > 0 else span
 
 
-def _untrained(settings: Settings) -> int:
-    """Tokens of the context beyond those that heads of the kind are trained at."""
+def _untrained(settings: Settings, draft: Draft | None) -> int:
+    """Tokens of the context that a head reads beyond those that heads of the kind are trained at."""
     law = priors().context
     if settings["drafter"] not in law.kinds or settings["t_sd"] is not None:
         return 0
-    return int(settings["context"]) - law.trained
+    seen = None if draft is None else draft.card.seen
+    context = int(settings["context"])
+    return (context if seen is None else min(context, seen)) - law.trained
 
 
-def _where(settings: Settings) -> str:
-    more = _untrained(settings)
+def _where(settings: Settings, draft: Draft | None) -> str:
+    more = _untrained(settings, draft)
     return f"; lower {more} tokens beyond the context of such heads' training" if more > 0 else ""

@@ -193,6 +193,14 @@ class Transformer(Card):
         return self.window.layers if self.window else 0
 
     @property
+    def seen(self) -> int | None:
+        """Tokens that all its layers see at most, where they see windows alone; None where some see more."""
+        if self.compressed is not None:
+            alone = not self.compressed.csa_layers and not self.compressed.hca_layers
+            return self.compressed.window if alone else None
+        return self.window.tokens if self.window is not None and self.window.layers == self.layers else None
+
+    @property
     def expert_layers(self) -> int:
         return self.experts.layers if self.experts else 0
 

@@ -218,3 +218,32 @@ def test_a_head_that_nobody_named_may_be_another_one_for_the_target() -> None:
     assert unnamed.within[0] < named.within[0] < named.within[1] < unnamed.within[1]
     ngram = {**EIGHT_B, "drafter": "ngram"}
     assert alpha_of(**ngram).within == alpha_of(**ngram, draft="ngram-edits").within
+
+
+def test_a_head_that_sees_a_window_is_read_as_trained_at_any_context() -> None:
+    """DeepSeek-V4's DSpark sees 128 tokens of its target; EAGLE-3 sees them all."""
+    own = {"target": "deepseek-v4-pro", "hardware": "b200-sxm", "tp": 8, "strategies": "ar,sd"}
+    near, far = (alpha_of(**own, drafter="dspark", context=context) for context in (1024, 131072))
+    assert (far.value, far.within) == (near.value, near.within)
+    other = {**EIGHT_B, "drafter": "eagle3"}
+    near, far = (alpha_of(**other, context=context) for context in (1024, 32768))
+    assert far.within is not None
+    assert near.within is not None
+    assert far.within[0] < near.within[0]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("target", "own"), [("deepseek-v4-pro", "dspark"), ("glm-5.2", "mtp")])
+def test_on_eight_b200_a_target_s_own_module_beats_ssd_with_a_small_draft(target: str, own: str) -> None:
+    """As the page on mixtures says: SSD has no GPU for its draft there, and beside its target it is slower than SD."""
+    at: dict[str, Any] = {"target": target, "hardware": "b200-sxm", "tp": 8, "context": 8192, "kv_dtype": "float8"}
+    for b in (1, 16, 64):
+        module = predict(**at, b=b, drafter=own, strategies="ar,sd").estimates
+        small = {"draft": "qwen3-0.6b", "any_vocabulary": True, "alpha": 0.8, "strategies": "ar,sd,ssd"}
+        shared = predict(**at, b=b, **small, draft_devices="shared").estimates
+        assert float(module["sd"].tokens_per_second) > float(shared["sd"].tokens_per_second)
+        assert float(shared["sd"].tokens_per_second) > float(shared["ssd"].tokens_per_second)
+        gain = float(module["sd"].tokens_per_second) / float(module["ar"].tokens_per_second)
+        assert gain > (1.3 if b <= 16 else 1.0)
+    with refused("SSD", "8 target and 1 draft devices"):
+        predict(**at, **{**small, "strategies": "ssd"})
