@@ -50,7 +50,7 @@ BUDGETS = {
     # The format of a draft beside a file.
     # A warning of rounds that no row tells.
     # Heads fall no further than the longest context measured.
-    "ssdsim/question": (4_172, 22),
+    "ssdsim/question": (4_182, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
@@ -76,8 +76,8 @@ BUDGETS = {
     # Headers of GGUF files.
     # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.
     # Compressed attention's layers and operations, streams, and the configs of three families.
-    # What engines keep from caches.
-    "ssdsim/transformer": (4_900, 22),
+    # What engines keep from caches; how far layers see.
+    "ssdsim/transformer": (4_910, 22),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_390, 7),
     # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.
