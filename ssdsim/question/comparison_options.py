@@ -81,7 +81,7 @@ ACCEPTANCE = (
         kind=OneOrByPosition(SHARE),
         about="acceptance rate of a drafted token, or K rates by position (0.9,0.8,...)",
         axis="acceptance rate α",
-        plausible=(0.33, 0.94),
+        plausible=(0.31, 0.94),
         groups=(Group.ACCEPTANCE,),
         excludes=(Excludes(("text",), "{it} has no effect with --alpha (the rate is given)"),),
     ),
