@@ -184,6 +184,7 @@ def _at_the_end() -> None:
     """A last look would find nothing either, and its memory goes back anyway; nothing is left to interrupt."""
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # else Python, as it ends, leaves it to the system: exit code -2
+    exec("")  # or an interrupt that a library's own exec met, and we heard of, ends python -m with -2
 
 
 _NO_ROOM = re.compile("cannot allocate memory|failed to map segment|can't start new thread", re.IGNORECASE)

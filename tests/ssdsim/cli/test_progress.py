@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from io import StringIO
+from pathlib import Path
 from threading import active_count
 from time import monotonic, sleep
 from types import ModuleType
@@ -143,4 +144,23 @@ main()
 def test_ctrl_c_at_the_very_end_changes_no_exit_code() -> None:
     """All was written, and Python, which took its modules down, left the signal to the system: exit code -2."""
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+MET = """
+import sys
+from ssdsim.cli.main import main
+try:
+    exec("raise KeyboardInterrupt")  # as a dataclass that is made
+except KeyboardInterrupt:
+    sys.argv = ["ssdsim", "--version"]
+    main()
+"""
+
+
+def test_ctrl_c_in_what_a_library_executes_is_one_too(tmp_path: Path) -> None:
+    """Python remembers it until its end, and python -m then killed itself."""
+    (tmp_path / "met.py").write_text(MET)
+    words = [sys.executable, "-m", "met"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
