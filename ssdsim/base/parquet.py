@@ -26,13 +26,13 @@ def write_table(table: pa.Table, path: Path, **how: Any) -> None:
     """Whole or not at all, with a checksum of each page; ``how`` is as :func:`pyarrow.parquet.write_table` takes it."""
     shaped = table.replace_schema_metadata(_metadata(table.schema, table.num_rows))
     with replaced(path) as partial:
-        pq.write_table(shaped, partial, write_page_checksum=True, **how)
+        pq.write_table(shaped, partial.absolute(), write_page_checksum=True, **how)
 
 
 def write_tables(tables: Iterable[pa.Table], schema: pa.Schema, rows: int, path: Path) -> None:
     """:func:`write_table` of what ``tables`` are together, few of which are in memory at a time."""
     shaped = schema.with_metadata(_metadata(schema, rows))
-    with replaced(path) as partial, pq.ParquetWriter(partial, shaped, write_page_checksum=True) as file:
+    with replaced(path) as partial, pq.ParquetWriter(partial.absolute(), shaped, write_page_checksum=True) as file:
         held: list[pa.Table] = []
         for table in tables:
             held.append(table)

@@ -126,3 +126,11 @@ def test_a_table_in_bounds_is_what_was_written(rows: Any, tmp_path_factory: pyte
     pq.write_table(table, path)
     assert read_table(path).equals(table)
     assert read_table(path, ["c", "a"]).column_names == ["c", "a"]
+
+
+def test_a_folder_may_be_called_as_a_file_system_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``-o llama-3.1-8b:1:50`` was taken for an address."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s3:mine").mkdir()
+    write_table(pa.table({"a": [1]}), Path("s3:mine/t.parquet"))
+    assert read_table(Path("s3:mine/t.parquet")).num_rows == 1
