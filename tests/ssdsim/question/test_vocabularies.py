@@ -81,7 +81,7 @@ def test_a_siblings_acceptance_is_taken_when_asked_for_and_said() -> None:
     by_default = configure(**eagle)
     assert by_default.settings["alpha"] == 0.624
     (said,) = (w for w in by_default.warnings if "was published here" in w)
-    assert "alpha 0.624 (0.284-0.903) is a placeholder, prior: eagle3-qwen3-8b, of qwen3-8b, on MT-Bench" in said
+    assert "alpha 0.624 (0.252-0.913) is a placeholder, prior: eagle3-qwen3-8b, of qwen3-8b, on MT-Bench" in said
     sibling = configure(**eagle, draft="eagle3-qwen3-8b")
     assert sibling.settings["alpha"] == (0.6541, 0.6105, 0.5059)
     assert by_default.inputs[0].within[1] - by_default.inputs[0].within[0] > 0.4  # type: ignore[index]

@@ -125,7 +125,7 @@ def test_a_slider_moves_its_own_doubt_and_ends_none(opened: Browser) -> None:
     _, before, likely, *_ = opened.evaluate("""[...document.querySelectorAll('table.strategies tbody tr')].map(
         (row) => [...row.cells].map((cell) => cell.textContent))[2]""")
     move(opened, "alpha", 0.8)
-    assert text(opened, "#range-alpha") == "0.34 to 0.95"
+    assert text(opened, "#range-alpha") == "0.32 to 0.95"
     assert "Measured" not in text(opened, ".standing-line").replace("Not measured", "")
     _, after, moved, *_ = opened.evaluate("""[...document.querySelectorAll('table.strategies tbody tr')].map(
         (row) => [...row.cells].map((cell) => cell.textContent))[2]""")
