@@ -19,17 +19,17 @@ import pandas as pd
 
 from calibration.importers.latent import CACHES, WEIGHTS
 from calibration.importers.silicon import engines
-from calibration.importers.sparse import KERNEL
+from calibration.importers.sparse import KERNEL, MOST_QUERIES, OF_BLOCKS
 from calibration.timings.fit import FEWEST_ROWS, significant
 from calibration.timings.fit_compressed import fit_blocks, fit_mixing, of_work
 from ssdsim.base.checks import Array
+from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.compressed import REACHED, SCORES_REACHED
 from ssdsim.hardware.profile import Device, HardwareProfile
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.compressed import (
     RATIOS,
     Branch,
-    Compressed,
     CompressedAttention,
     CompressedIndexer,
     CompressedProjections,
@@ -44,21 +44,13 @@ from ssdsim.transformer.sparse import KEY_DTYPE
 
 BRANCHES: tuple[Branch, ...] = ("csa", "hca")
 DECODING, PROMPTS, MIXING = "dsv4_{}_generation_module_perf", "dsv4_{}_context_module_perf", "mhc_module_perf"
-_OF_BLOCKS = ("model", "kv_cache_dtype", "gemm_type", "num_heads", "batch_size", "isl", "step")
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    **{stem.format(branch): _OF_BLOCKS for stem in (DECODING, PROMPTS) for branch in BRANCHES},
+    **{stem.format(branch): OF_BLOCKS for stem in (DECODING, PROMPTS) for branch in BRANCHES},
     MIXING: ("op_name", "num_tokens", "num_sites", "hc_mult", "hidden_size"),
 }
-_PRO = Compressed(
-    rope_dim=64, query_rank=1536, out_groups=16, out_rank=1024, window=128, csa_layers=1, hca_layers=0, index_heads=64,
-    index_dim=128, chosen=1024,
-)  # fmt: skip
-_FLASH = _PRO.changed(query_rank=1024, out_groups=8, chosen=512)
-_MODELS: Mapping[str, tuple[int, int, Compressed]] = {"V4-Pro": (7168, 128, _PRO), "V4-Flash": (4096, 64, _FLASH)}
-"""Hidden size, heads and attention, by a part of the model's name."""
-_DIM = 512
+_CARDS: Mapping[str, str] = {"V4-Pro": "deepseek-v4-pro", "V4-Flash": "deepseek-v4-flash"}
+"""The card whose layers a table's model has, by a part of its name."""
 _WAYS: tuple[Way, ...] = ("pre", "post")
-_MOST_QUERIES = 8  # of a sequence that is decoded
 _FEWEST_CACHED = 64
 """With fewer tokens cached a block takes less than its law says with any."""
 _FEWEST_PROMPT_TOKENS, _MOST_PROMPT_TOKENS = 64, 65536
@@ -127,13 +119,14 @@ def _rate_of_scores(tables: Mapping[str, pd.DataFrame], device: Device) -> float
     some = list(map(_scores_of, *(rows[each].astype(int) for each in ("batch_size", "isl", "step"))))
     read_s = np.array([op.streamed_bytes for op in some]) / (REACHED * device.memory_bandwidth)
     left_s = rows["seconds"].to_numpy(float) - read_s
-    told = (rows["isl"] <= _MOST_QUERIES).to_numpy(bool) & (left_s > 0.5 * rows["seconds"].to_numpy(float))
+    told = (rows["isl"] <= MOST_QUERIES).to_numpy(bool) & (left_s > 0.5 * rows["seconds"].to_numpy(float))
     return significant(float(np.max(np.array([op.flops for op in some])[told] / left_s[told])))
 
 
 def _scores_of(batch: int, queries: int, step: int) -> CompressedIndexer:
-    entries = max(1, (step + queries) // RATIOS["csa"])
-    return CompressedIndexer("scores", batch, queries, entries, _PRO.index_heads, _PRO.index_dim, 1, "bfloat16")
+    entries, of = max(1, (step + queries) // RATIOS["csa"]), find_transformer(_CARDS["V4-Pro"]).compressed
+    assert of is not None
+    return CompressedIndexer("scores", batch, queries, entries, of.index_heads, of.index_dim, 1, "bfloat16")
 
 
 def _columns(rows: pd.DataFrame, decodes: bool, profile: HardwareProfile) -> dict[str, Array]:
@@ -163,7 +156,7 @@ Shape = tuple[str, int, int, int, int, Branch, str, str]
 
 def _shapes(rows: pd.DataFrame) -> list[Shape]:
     """Model, heads, sequences, tokens of each, cached ones, branch, cache and weights of each row."""
-    models = [next(name for name in _MODELS if name in model) for model in rows["model"]]
+    models = [next(name for name in _CARDS if name in model) for model in rows["model"]]
     sizes = (rows[each].astype(int) for each in ("num_heads", "batch_size", "isl", "step"))
     return list(zip(models, *sizes, rows["branch"], rows["kept"], rows["weights"], strict=True))
 
@@ -190,12 +183,14 @@ def _products_s(shapes: list[Shape], profile: HardwareProfile) -> Array:
 
 def block(model: str, heads: int, batch: int, context: int, branch: Branch, kept: str, weights: str) -> list[Operation]:
     """The attention block of a pass on so many of the model's heads."""
-    hidden, all_heads, attention = _MODELS[model]
+    whole = find_transformer(_CARDS[model])
+    hidden, attention = whole.hidden_size, whole.compressed
+    assert attention is not None
     layers = {"csa_layers": int(branch == "csa"), "hca_layers": int(branch == "hca")}
     card = Transformer(
         name=f"{branch} block of {heads} heads of {model}", architecture="deepseek_v4", hidden_size=hidden, layers=1,
-        heads=heads, kv_heads=1, head_dim=_DIM, intermediate_size=hidden, vocab_size=128,
-        compressed=attention.changed(out_groups=attention.out_groups * heads // all_heads, **layers),
+        heads=heads, kv_heads=1, head_dim=whole.head_dim, intermediate_size=hidden, vocab_size=128,
+        compressed=attention.changed(out_groups=attention.out_groups * heads // whole.heads, **layers),
         max_context=10**7, source="the tables' model",
     )  # fmt: skip
     forward = forward_pass(card, batch=batch, context=context, dtype=weights, kv_dtype=kept)

@@ -37,10 +37,10 @@ from ssdsim.transformer.sparse import SparseStep, key_bytes
 
 TOKENS, BLOCKS = "dsa_generation_module_perf", "msa_generation_module_perf"
 KERNEL = "dsv4_paged_mqa_logits_module_perf"
-_ROWS = ("model", "kv_cache_dtype", "gemm_type", "num_heads", "batch_size", "isl", "step")
+OF_BLOCKS = ("model", "kv_cache_dtype", "gemm_type", "num_heads", "batch_size", "isl", "step")
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    TOKENS: (*_ROWS, "kernel_source"),
-    BLOCKS: (*_ROWS, "kernel_source"),
+    TOKENS: (*OF_BLOCKS, "kernel_source"),
+    BLOCKS: (*OF_BLOCKS, "kernel_source"),
     KERNEL: ("num_heads", "batch_size", "isl", "step", "compress_ratio"),
 }
 _SKIPS = "skip_indexer"
@@ -55,7 +55,7 @@ _CARDS: Mapping[str, str] = {"V3.2": "deepseek-v3.2", "GLM-5": "glm-5.2", "M3": 
 
 _ENGINES: Mapping[str, str] = {"trtllm": "tensorrt-llm"}  # others are called as their cards call them
 _WHOLE_LENGTHS = (("vllm", TOKENS),)  # whose steps count the token that is decoded
-_MOST_QUERIES = 8
+MOST_QUERIES = 8  # of a sequence that is decoded
 _GROWTH = 1.2  # of what a larger batch may take at most, which is as much more as it has sequences
 
 
@@ -123,7 +123,7 @@ def _kernel_columns(rows: pd.DataFrame) -> dict[str, Array]:
     of_model = find_transformer(_CARDS["V3.2"]).sparse
     assert of_model is not None
     each = ((rows["step"] + rows["isl"]) // rows["compress_ratio"]).to_numpy(float)
-    some = (rows["isl"] <= _MOST_QUERIES).to_numpy(bool) & (each > 0)
+    some = (rows["isl"] <= MOST_QUERIES).to_numpy(bool) & (each > 0)
     rows, keys = rows[some], each[some]
     batch, queries = rows["batch_size"].to_numpy(float), rows["isl"].to_numpy(float)
     return {

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import least_squares
+from scipy.optimize import least_squares, nnls
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
@@ -93,6 +93,31 @@ def judged(model: Model, report: FitReport, *shapes: Array | float) -> Model:
 def significant(value: float) -> float:
     """``value`` with six significant digits, as a profile stores it."""
     return float(f"{value:.6g}")
+
+
+NEVER_FELT = 1e18
+"""A rate at which nothing takes time."""
+LARGE = 0.05  # relative error from which on a row weighs less
+_ROUNDS = 8  # of weighing anew
+
+
+def rate_of(seconds_each: float) -> float:
+    """What takes so long each, a second."""
+    return significant(1.0 / seconds_each if seconds_each > 0.0 else NEVER_FELT)
+
+
+def fit_sum(columns: Array, target: Array, seconds: Array) -> Array:
+    """Numbers of ``columns`` whose sum misses ``target`` least, by shares of ``seconds``, and none below nothing.
+
+    Large errors weigh less (a robust fit, weighed anew).
+    """
+    scale = np.maximum(np.abs(columns / seconds[:, None]).max(axis=0), 1e-30)
+    weights = np.ones_like(seconds)
+    for _ in range(_ROUNDS):
+        numbers, _ = nnls(columns / scale * (weights / seconds)[:, None], target * weights / seconds)
+        error = (columns @ (numbers / scale) - target) / seconds
+        weights = (1.0 + (error / LARGE) ** 2) ** -0.25
+    return np.asarray(numbers / scale)
 
 
 def fit_line(sizes: Array, seconds: Array) -> tuple[float, float]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.optimize import least_squares, nnls
+from scipy.optimize import least_squares
 
-from calibration.timings.fit import hold_out, report, significant
+from calibration.timings.fit import LARGE, NEVER_FELT, fit_sum, hold_out, rate_of, report, significant
 from calibration.timings.fit_roofline import domain_of, those
 from ssdsim.base.checks import Array
 from ssdsim.hardware.compressed import CompressedModel, PartCosts
@@ -15,11 +15,6 @@ from ssdsim.hardware.hyper_connections import MixingCosts, MixingModel
 from ssdsim.transformer.compressed import Work
 
 Rows = Mapping[str, Array]
-NEVER_FELT = 1e18
-"""A rate at which nothing takes time."""
-
-_LARGE = 0.05  # relative error from which on a row weighs less
-_ROUNDS = 8  # of weighing anew
 _MIXING_START = (5e-6, 5e-10, 1.0, 2.0)  # a floor, its part by size, bandwidth as a share of the device's, sharpness
 _MIXING_LEAST = (1e-7, 1e-12, 0.05, 1.0)
 _MIXING_MOST = (1e-4, 1e-8, 2.0, 12.0)
@@ -82,16 +77,10 @@ def _solved(
     given = {part: PartCosts(**{**none, **known[part]}) for part in PARTS}
     target = seconds - rows["products_s"] - sum(_part_s(rows, part, given[part]) for part in PARTS)
     fitted = [(part, name) for part in PARTS for name in free[part]]
-    columns, weights = np.stack([_column(rows, *each) for each in fitted], axis=1), np.ones_like(seconds)
-    scale = np.abs(columns / seconds[:, None]).max(axis=0)
-    for _ in range(_ROUNDS):
-        numbers, _ = nnls(columns / scale * (weights / seconds)[:, None], target * weights / seconds)
-        error = (columns @ (numbers / scale) - target) / seconds
-        weights = (1.0 + (error / _LARGE) ** 2) ** -0.25
+    columns = np.stack([_column(rows, *each) for each in fitted], axis=1)
     found: dict[str, dict[str, float]] = {part: {} for part in PARTS}
-    for (part, name), value in zip(fitted, (numbers / scale).tolist(), strict=True):
-        rate = 1.0 / value if value > 0.0 else NEVER_FELT
-        found[part][name] = significant(rate if name in _RATES else value)
+    for (part, name), value in zip(fitted, fit_sum(columns, target, seconds).tolist(), strict=True):
+        found[part][name] = rate_of(value) if name in _RATES else significant(value)
     return {part: given[part].changed(**found[part]) for part in PARTS}
 
 
@@ -117,5 +106,5 @@ def _mixing(rows: Rows, bandwidth: float) -> MixingCosts:
         return np.asarray(np.log(of(logs).seconds(rows["hidden_size"], rows["bytes"]) / rows["seconds"]))
 
     start, least, most = map(np.log, (_MIXING_START, _MIXING_LEAST, _MIXING_MOST))
-    found = of(least_squares(residuals, start, loss="soft_l1", f_scale=_LARGE, bounds=(least, most)).x)
+    found = of(least_squares(residuals, start, loss="soft_l1", f_scale=LARGE, bounds=(least, most)).x)
     return found.changed(**{name: significant(getattr(found, name)) for name in MixingCosts.__struct_fields__})

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import least_squares, nnls
+from scipy.optimize import least_squares
 
-from calibration.timings.fit import hold_out, report, significant
+from calibration.timings.fit import LARGE, fit_sum, hold_out, rate_of, report, significant
 from calibration.timings.fit_roofline import domain_of, those
 from ssdsim.base.checks import Array
 from ssdsim.hardware.latent import smooth_maximum
@@ -28,8 +28,6 @@ _LAUNCH_S, _PER_TOKEN_S = 1.6e-5, 4e-8
 an H100 and a B200. A choice of blocks is in every block, so its launches are told from no others."""
 _PEAK_SHARE, _SHARPNESS = 0.45, 1.6
 """Of the kernel of scores on an H100 (vLLM 0.24.0), where it was not timed alone."""
-_LARGE = 0.05  # relative error from which on a row weighs less
-_ROUNDS = 8  # of weighing anew
 
 # the kernel of scores: a launch, a token's, bandwidth and peak as shares of the device's, sharpness
 _KERNEL_START = (3e-6, 1e-8, 1.0, 0.5, 2.0)
@@ -51,7 +49,7 @@ def fit_indexer_kernel(rows: Rows, device: Device) -> tuple[float, float]:
         return np.asarray(np.log(own / rows["seconds"]))
 
     start, least, bound = map(np.log, (_KERNEL_START, _KERNEL_LEAST, _KERNEL_MOST))
-    fitted = least_squares(residuals, start, loss="soft_l1", f_scale=_LARGE, bounds=(least, bound))
+    fitted = least_squares(residuals, start, loss="soft_l1", f_scale=LARGE, bounds=(least, bound))
     return float(np.exp(fitted.x[3])), float(np.exp(fitted.x[4]))
 
 
@@ -158,13 +156,7 @@ def _solved(by_cache: Mapping[str, Rows], rates: IndexerCosts) -> tuple[IndexerC
         all_targets.append(target)
         all_seconds.append(rows["seconds"])
     columns, target, seconds = map(np.concatenate, (all_columns, all_targets, all_seconds))
-    scale = np.maximum(np.abs(columns / seconds[:, None]).max(axis=0), 1e-30)
-    weights = np.ones_like(seconds)
-    for _ in range(_ROUNDS):
-        numbers, _ = nnls(columns / scale * (weights / seconds)[:, None], target * weights / seconds)
-        error = (columns @ (numbers / scale) - target) / seconds
-        weights = (1.0 + (error / _LARGE) ** 2) ** -0.25
-    numbers = [significant(value) for value in numbers / scale]
+    numbers = [significant(value) for value in fit_sum(columns, target, seconds)]
     of_indexer = dict(zip(_INDEXER, numbers[:known], strict=True))
     if not told:
         of_indexer |= {"launch_s": rates.launch_s, "per_token_s": rates.per_token_s}
@@ -172,10 +164,5 @@ def _solved(by_cache: Mapping[str, Rows], rates: IndexerCosts) -> tuple[IndexerC
     for place, kept in enumerate(caches):
         *floor, of_gathered, of_flops = numbers[known + own_count * place : known + own_count * (place + 1)]
         named = dict(zip(_ATTENTION, floor, strict=False))
-        attention[kept] = SparseCosts(**named, bandwidth=_rate(of_gathered), peak_flops=_rate(of_flops))
+        attention[kept] = SparseCosts(**named, bandwidth=rate_of(of_gathered), peak_flops=rate_of(of_flops))
     return rates.changed(**of_indexer), attention
-
-
-def _rate(seconds_each: float) -> float:
-    """What takes so long each, a second; of nothing, a rate that is never felt."""
-    return significant(1.0 / seconds_each) if seconds_each > 0.0 else 1e18

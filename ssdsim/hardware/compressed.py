@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from ssdsim.base.card import Card, Positive, Seconds, in_order
 from ssdsim.base.checks import Array
 from ssdsim.hardware.laws import Scaling, TimingModel
+from ssdsim.hardware.of_engines import model_beside
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.transformer.compressed import (
     CompressedAttention,
@@ -17,7 +18,6 @@ from ssdsim.transformer.compressed import (
     Part,
     PrefillCompressed,
 )
-from ssdsim.transformer.operations import Operation
 from ssdsim.transformer.sparse import KEY_DTYPE
 
 PartOperation = CompressedAttention | CompressedIndexer | PrefillCompressed
@@ -99,7 +99,7 @@ class CompressedLaw(Law[PartOperation]):
     """A model for each part and format of the projections beside it; without any, what an H100 takes."""
 
     def timing(self, op: PartOperation) -> Timing:
-        model, outside = _beside(self.profile.compressed.get(op.part, {}), op.projections or op.dtype)
+        model, outside = self._model(op)
         key, seconds = f"compressed_{op.part}:{op.heads}", float(self._costs(op, model).seconds(*op.work))
         if model is None:
             said = f"no {op.kernel.replace('_', ' ')} was timed"
@@ -112,15 +112,16 @@ class CompressedLaw(Law[PartOperation]):
         return timed(self.profile, key, model, seconds, outside)
 
     def launch_s(self, op: PartOperation) -> float:
-        return self._costs(
-            op, _beside(self.profile.compressed.get(op.part, {}), op.projections or op.dtype)[0]
-        ).launch_s
+        return self._costs(op, self._model(op)[0]).launch_s
+
+    def _model(self, op: PartOperation) -> tuple[CompressedModel | None, str | None]:
+        return _beside(self.profile.compressed.get(op.part), op.projections or op.dtype)
 
     def _costs(self, op: PartOperation, model: CompressedModel | None) -> PartCosts:
         if model is not None:
             return model.costs
         shares, device = SHARES[op.part], self.profile.device
-        peak_flops, bandwidth = shares.peak_flops * _peak_of(self, op), shares.bandwidth * device.memory_bandwidth
+        peak_flops, bandwidth = shares.peak_flops * device.peak_of(op), shares.bandwidth * device.memory_bandwidth
         return shares.changed(peak_flops=peak_flops, bandwidth=bandwidth)
 
 
@@ -134,22 +135,13 @@ class CompressedProjectionsLaw(Law[CompressedProjections]):
     def timing(self, op: CompressedProjections) -> Timing:
         key, device = f"compressed_projections:{op.weights}", self.profile.device
         seconds = op.streamed_bytes / (REACHED * device.memory_bandwidth)
-        seconds += op.flops / (PRODUCTS_REACHED * _peak_of(self, op))
-        model, outside = _beside(self.profile.compressed.get("attention", {}), op.dtype)
+        seconds += op.flops / (PRODUCTS_REACHED * device.peak_of(op))
+        model, outside = _beside(self.profile.compressed.get("attention"), op.dtype)
         if model is None:
             return untimed(self.profile, key, seconds, "no compressed attention was timed")
         return timed(self.profile, key, model, seconds, outside)
 
 
-def _beside(models: Mapping[str, CompressedModel], weights: str) -> tuple[CompressedModel | None, str | None]:
+def _beside(models: Mapping[str, CompressedModel] | None, weights: str) -> tuple[CompressedModel | None, str | None]:
     """The model beside projections of this format, and how it is not its own; None where there are none."""
-    if not models or weights in models:
-        return models.get(weights), None
-    other = next(iter(models))
-    return models[other], f"beside {weights} projections it was not timed, beside {other} it was"
-
-
-def _peak_of(law: Law[Any], op: Operation) -> float:
-    """The peak in the best dtype that is known for it; the lowest of all where none is."""
-    device = law.profile.device
-    return device.peak_flops.get(device.multiplies_in(op) or "", min(device.peak_flops.values()))
+    return model_beside(models, weights, weights) if models else (None, None)

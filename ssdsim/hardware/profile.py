@@ -174,6 +174,10 @@ class Device(Card):
                 return dtype
         return None
 
+    def peak_of(self, op: Operation) -> float:
+        """Flops/s in that dtype; the lowest peak of all where none is known."""
+        return self.peak_flops.get(self.multiplies_in(op) or "", min(self.peak_flops.values()))
+
     def compute_s(self, op: Operation) -> float:
         """Seconds of its flops at the peak; 0 of an unknown one."""
         dtype = self.multiplies_in(op)

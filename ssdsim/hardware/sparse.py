@@ -149,6 +149,9 @@ class SparseModel(TimingModel):
 class ChoiceLaw(EnginesLaw[Choice]):
     """Of a choice: a model for each engine and format of the projections beside it."""
 
+    def key(self, op: Choice) -> str:
+        return f"{self.field}:{op.heads}x{op.dim}"
+
     def model_of(self, op: Choice, of_engine: Mapping[str, Any]) -> tuple[IndexerModel, str | None]:
         return model_beside(of_engine, op.projections, op.dtype)
 
@@ -189,9 +192,6 @@ class IndexerLaw(ChoiceLaw[Indexer]):
 
     field, what = "indexer", "indexer"
 
-    def key(self, op: Indexer) -> str:
-        return f"indexer:{op.heads}x{op.dim}"
-
 
 class SparseLaw(ChosenLaw[SparseAttention]):
     """Of attention to tokens in a latent cache."""
@@ -206,9 +206,6 @@ class BlockChoiceLaw(ChoiceLaw[BlockChoice]):
     """Of a choice of blocks."""
 
     field, what = "block_choice", "choice of blocks"
-
-    def key(self, op: BlockChoice) -> str:
-        return f"block_choice:{op.heads}x{op.dim}"
 
 
 class BlockAttentionLaw(ChosenLaw[BlockAttention]):
@@ -245,8 +242,7 @@ class PrefillSparseLaw(Law[PrefillSparse]):
     def timing(self, op: PrefillSparse) -> Timing:
         device = self.profile.device
         taken = OVER_PROMPTS[op.name][device.multiplies_4_bits]
-        peaks = device.peak_flops
-        peak = taken.reached * peaks.get(device.multiplies_in(op) or "", min(peaks.values()))
+        peak = taken.reached * device.peak_of(op)
         roofline = Roofline(launch_s=0.0, bandwidth=device.memory_bandwidth, peak_flops=peak)
         seconds = float(roofline.seconds(op.bytes, op.padding * op.flops)) + op.batch * op.tokens * taken.per_token_s
         said = f"no {op.kernel} was timed alone"

@@ -10,7 +10,7 @@ import math
 
 from ssdsim.base.record import Record
 from ssdsim.transformer.operations import DTYPE_BYTES
-from ssdsim.transformer.sparse import SparseStep
+from ssdsim.transformer.sparse import SparseStep, ToChosen
 
 KEY_BYTES = 2
 """Of a value of a cached index key, whatever the cache beside it has."""
@@ -69,7 +69,7 @@ class BlockChoice(SparseStep, Record):
         return self.streamed_bytes + of_queries + 2 * _SCORE_BYTES * self.scores
 
 
-class BlockAttention(SparseStep, Record):
+class BlockAttention(ToChosen, Record):
     """Attention of each query to the ``chosen`` blocks of ``block`` tokens that are its own, in each group of heads."""
 
     name: str
@@ -90,27 +90,8 @@ class BlockAttention(SparseStep, Record):
         return "block_attention"
 
     @property
-    def shape(self) -> str:
-        return f"{self.batch}x{self.queries} over {self.seen} of {self.context}"
-
-    @property
-    def seen(self) -> int:
-        """Tokens that a query attends to."""
-        return min(self.context, self.most)
-
-    @property
     def most(self) -> int:
         return self.chosen * self.block
-
-    @property
-    def cache_dtype(self) -> str:
-        """The dtype of what is cached."""
-        return self.kv_dtype or self.dtype
-
-    @property
-    def gathered_bytes(self) -> float:
-        """Bytes of all queries' blocks, each read for its query alone."""
-        return self.queries * self.streamed_bytes
 
     @property
     def flops(self) -> float:

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, NamedTuple
 from ssdsim.base.card import Card
 from ssdsim.base.record import Record, replace
 from ssdsim.transformer.layers import Size, Some
-from ssdsim.transformer.operations import DTYPE_BYTES, WEIGHT_BYTES, WEIGHTS_ARITHMETIC, Attends, Operation
+from ssdsim.transformer.operations import DTYPE_BYTES, WEIGHT_BYTES, WEIGHTS_ARITHMETIC, OfCache, Operation
 from ssdsim.transformer.sparse import Indexer, PrefillSparse, key_bytes
 
 Part = Literal["attention", "indexer", "prefill_attention", "prefill_indexer"]
@@ -182,7 +182,7 @@ class CompressedIndexer(Indexer):
         return Work(tokens, self.heads, seen, tokens * self.chooses, scores, self.streamed_bytes, self.flops)
 
 
-class CompressedAttention(Attends, Record):
+class CompressedAttention(OfCache, Record):
     """Attention to the last ``window`` of ``context`` tokens, and to entries of ``ratio`` of them (0: to none).
 
     A query attends to ``chosen`` entries of its own, or to all where that is 0. A key has ``rank`` values, of which
@@ -218,11 +218,6 @@ class CompressedAttention(Attends, Record):
         """Tokens and entries that a query attends to."""
         entries = self.context // self.ratio if self.ratio else 0
         return min(self.context, self.window) + (min(entries, self.chosen) if self.chosen else entries)
-
-    @property
-    def cache_dtype(self) -> str:
-        """The dtype of what is cached."""
-        return self.kv_dtype or self.dtype
 
     @property
     def work(self) -> Work:

@@ -161,18 +161,24 @@ class Attends(Operation):
         return (self.dtype,)
 
 
-class OverCache(Attends):
+class OfCache(Attends):
     """Attention that reads a cache: ``dtype`` is the arithmetic's, ``kv_dtype`` the cache's where it is another."""
 
     __slots__ = ()
-    family: ClassVar[str] = "attention"
     kv_dtype: str
-    masked: bool
 
     @property
     def cache_dtype(self) -> str:
         """The dtype of what is cached."""
         return self.kv_dtype or self.dtype
+
+
+class OverCache(OfCache):
+    """Attention to all that is cached."""
+
+    __slots__ = ()
+    family: ClassVar[str] = "attention"
+    masked: bool
 
     @property
     def sharing(self) -> float:

@@ -6,7 +6,7 @@ DeepSeek sparse attention (DSA; DeepSeek-V3.2, arXiv 2512.02556, and GLM-5): ove
 from __future__ import annotations
 
 from ssdsim.base.record import Record, replace
-from ssdsim.transformer.operations import DTYPE_BYTES, Attends, Operation
+from ssdsim.transformer.operations import DTYPE_BYTES, Attends, OfCache, Operation
 
 KEY_DTYPE = "float8"
 """Of cached index keys, and of the products with them."""
@@ -52,6 +52,26 @@ class SparseStep(Attends):
     def padding(self) -> float:
         """Times as much that its kernel over prompts multiplies."""
         return 1.0
+
+
+class ToChosen(SparseStep, OfCache):
+    """Attention of each query to what was chosen for it, at most ``most`` of the ``context`` tokens."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> str:
+        return f"{self.batch}x{self.queries} over {self.seen} of {self.context}"
+
+    @property
+    def seen(self) -> int:
+        """Tokens that a query attends to."""
+        return self.context if self.most is None else min(self.context, self.most)
+
+    @property
+    def gathered_bytes(self) -> float:
+        """Bytes of all queries' tokens, each read for its query alone."""
+        return self.queries * self.streamed_bytes
 
 
 class Indexer(SparseStep, Record):
@@ -106,7 +126,7 @@ class Indexer(SparseStep, Record):
         return self.streamed_bytes + of_queries + 2 * _SCORE_BYTES * self.scores
 
 
-class SparseAttention(SparseStep, Record):
+class SparseAttention(ToChosen, Record):
     """Attention of each query to the ``chosen`` tokens that are its own, of ``context``, in a latent cache as of
     :class:`ssdsim.transformer.operations.LatentAttention`.
     """
@@ -128,31 +148,12 @@ class SparseAttention(SparseStep, Record):
         return "sparse_attention"
 
     @property
-    def shape(self) -> str:
-        return f"{self.batch}x{self.queries} over {self.seen} of {self.context}"
-
-    @property
-    def seen(self) -> int:
-        """Tokens that a query attends to."""
-        return min(self.context, self.chosen)
-
-    @property
     def most(self) -> int | None:
         return self.chosen
 
     @property
     def padding(self) -> float:
         return max(_TILE_HEADS, self.heads) / self.heads
-
-    @property
-    def cache_dtype(self) -> str:
-        """The dtype of what is cached."""
-        return self.kv_dtype or self.dtype
-
-    @property
-    def gathered_bytes(self) -> float:
-        """Bytes of all queries' tokens, each read for its query alone."""
-        return self.queries * self.streamed_bytes
 
     @property
     def flops(self) -> float:
