@@ -244,7 +244,7 @@ def _switch_headline(request: SearchRequest, answers: Sequence[BatchAnswer]) -> 
     copies = f" as {best.copies} copies of" if best.copies > 1 else ","
     devices = best.shape.devices
     gpus = replace(devices, target=best.copies * devices.target, draft=best.copies * devices.draft)
-    where = f"{v['target']} on {request.named(gpus)} with {_engine(request)}{copies} TP {best.shape.tp}"
+    where = f"{v['target']} on {request.named(gpus)} with {_engine(request)}{copies} {best.shape.degrees}"
     drafter = drafter_by_options(request.options)
     what = f"SD with {drafters.ALL.named(drafter).title if drafter != 'model' else v['draft']}"
     on = [answer.batch for answer in answers if answer.best is not None and answer.best.lookahead]

@@ -457,8 +457,8 @@ def provenance_summary(
     """The timings that a placement reads, by the kind of their provenance, with held-out median errors.
 
     ``dtypes`` are of weights, activations and caches; timings in a quantised one are told by its name. ``experts``
-    and ``windows``: a model has some; ``exchanges``: all-to-alls bring tokens to their experts; ``rules``: of models'
-    recurrent layers; ``chosen``: the fields of models that choose what they attend to.
+    and ``windows``: a model has some; ``exchanges``: all-to-alls bring tokens to their experts, or outputs
+    together; ``rules``: of models' recurrent layers; ``chosen``: the fields of models that choose what they attend to.
     """
     unread = {"prefill_attention", "prefill_recurrence"}  # by passes that decode
     some = {"experts": experts, "attention_windowed": windows, "all_to_all": exchanges, "convolution": bool(rules)}

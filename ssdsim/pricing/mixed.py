@@ -40,6 +40,7 @@ def with_prompts(site: Site, verified: Pass, tokens: int, a_pass: float) -> list
     shared: dict[str, Any] = {
         "tp": site.tp,
         "ep": site.ep,
+        "dcp": site.dcp,
         "dtype": site.dtype,
         "kv_dtype": site.kv_dtype,
         "states": site.runtime.states,

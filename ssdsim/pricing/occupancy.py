@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
@@ -11,6 +12,7 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.site import Site, memoized
 from ssdsim.transformer.cache_memory import PLAIN, CacheMemory, Caching, in_pages, paged_bytes, state_bytes
 from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.context_parallel import most_that_share
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.shard import legal_tensor_parallel
@@ -195,20 +197,24 @@ def demand_of(
     logits: bool = False,
     data_parallel: bool = False,
     caching: Caching = PLAIN,
+    dcp: int = 1,
 ) -> Demand:
     """Weights and cache of a model: a sequence has K+1 slots for tokens in flight, and K for each of its ``branches``.
 
     ``logits``: those of every branch token are kept, too, as sampling needs them (SSD paper, appendix C).
     ``data_parallel``: each of the ``tp`` devices has sequences of its own, and the whole model but for its experts.
     ``caching``: what the engine keeps of recurrent layers, where a branch has a state of its own, and from caches.
+    ``dcp`` devices share the tokens of each sequence, fewer where fewer can.
     """
     sharing, devices = (1, tp) if data_parallel else (tp, 1)
     more = lookahead + 1 + branches * lookahead
-    held = CacheMemory(context + more, lookahead, branches)
+    parts = most_that_share(card, sharing, dcp)
+    held = CacheMemory(-(-(context + more) // parts), lookahead, branches)
     if in_pages(card, caching):
         cache_bytes = paged_bytes(card, held, caching, sharing, precision)
     else:
-        cache_bytes = card.cache_bytes(context, more, sharing, precision.kv)
+        own = -(-more // parts)
+        cache_bytes = card.cache_bytes(held.tokens - own, own, sharing, precision.kv)
         cache_bytes += state_bytes(card, held, caching.states, sharing, precision)
     logit_bytes = branches * lookahead * card.vocab_size * DTYPE_BYTES[precision.activations] if logits else 0
     fixed_bytes = card.weight_bytes(sharing, precision, tp) + caching.kept_bytes(card, sharing, precision)
@@ -241,10 +247,12 @@ def smallest_tp(
     precision: Precision,
     data_parallel: bool = False,
     caching: Caching = PLAIN,
+    dcp: int = 1,
 ) -> int | None:
     """The smallest tensor-parallel degree at which one sequence fits, or None."""
+    of: dict[str, Any] = {"data_parallel": data_parallel, "caching": caching, "dcp": dcp}
     for tp in legal_tensor_parallel(card):
-        demand = demand_of(card, tp, context, lookahead, precision, data_parallel=data_parallel, caching=caching)
+        demand = demand_of(card, tp, context, lookahead, precision, **of)
         if demand.total_bytes(1) <= usable_bytes(profile):
             return tp
     return None
@@ -286,7 +294,7 @@ def target_on(site: Site, lookahead: int, beside: bool = False) -> Demand:
     if beside and _in_the_targets_pages(site):
         caching = replace(caching, head_layers=site.draft.layers)
     of = (site.target, site.tp, site.context, lookahead, kept)
-    return demand_of(*of, data_parallel=site.data_parallel, caching=caching)
+    return demand_of(*of, data_parallel=site.data_parallel, caching=caching, dcp=site.dcp)
 
 
 def _in_the_targets_pages(site: Site) -> bool:
@@ -316,7 +324,8 @@ def target_alone(site: Site, lookahead: int) -> Occupancy:
 def _with_room(site: Site, lookahead: int) -> str:
     """From which degree on one sequence of the target fits; where its node is too small, which model has room."""
     kept, caching, count = site.precision_of("target"), site.runtime.caching, site.profile.device.count
-    enough = smallest_tp(site.target, site.profile, site.context, lookahead, kept, site.data_parallel, caching)
+    of = (site.data_parallel, caching, site.dcp)
+    enough = smallest_tp(site.target, site.profile, site.context, lookahead, kept, *of)
     said = f"; the smallest tp that fits one sequence is {enough}" if enough and enough > site.tp else ""
     if enough is not None and enough <= count:
         return said

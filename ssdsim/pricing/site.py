@@ -74,6 +74,7 @@ class Site(Record):
 
     The target's experts lie in ``ep`` groups of its devices, a draft's on all that it has. ``data_parallel``: the
     target's devices have sequences of their own (data-parallel attention), for which a draft beside it runs there too.
+    ``dcp`` of them share each sequence's cache of the target; a draft's is never shared.
     ``dtype`` and ``kv_dtype`` are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
     :meth:`Transformer.precision` takes them. ``options`` holds every option of the call: a strategy and a drafter read
     their own there. ``drift`` says how many times slower a pass is now than its profile says, by the pass's ``key`` (1
@@ -100,6 +101,7 @@ class Site(Record):
     kv_dtype: str | None = None
     ep: int = 1
     data_parallel: bool = False
+    dcp: int = 1
     engine_version: str = ""
     network: Network | None = None
 
@@ -134,7 +136,7 @@ class Site(Record):
     @property
     def degrees(self) -> str:
         """Short text of how devices share the target."""
-        return degrees(self.tp, self.ep, self.data_parallel)
+        return degrees(self.tp, self.ep, self.data_parallel, self.dcp)
 
     @property
     def own_sequences(self) -> int:
@@ -160,7 +162,7 @@ class Site(Record):
 
         Over so many ``rows`` where sequences have different numbers of tokens, at most ``queries``.
         """
-        of: dict[str, Any] = {"ep": self.ep, "data_parallel": self.data_parallel, "rows": rows}
+        of: dict[str, Any] = {"ep": self.ep, "data_parallel": self.data_parallel, "rows": rows, "dcp": self.dcp}
         forward = self._forward(self.target, queries, self.tp, masked=masked, **of)
         return Pass(name, "target", forward, self.tp, self.profile, self.local_runtime)
 

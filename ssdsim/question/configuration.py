@@ -171,7 +171,8 @@ class Configuration(Displayable, Record):
         cards = (site.target, site.draft)
         experts, windows = any(card.experts for card in cards), any(card.window for card in cards)
         rules = frozenset([card.recurrent.rule for card in cards if card.recurrent])
-        read = (experts, windows, site.data_parallel, rules, site.target.sparse_steps | site.draft.sparse_steps)
+        exchanges, chosen = site.data_parallel or site.dcp > 1, site.target.sparse_steps | site.draft.sparse_steps
+        read = (experts, windows, exchanges, rules, chosen)
         own = {name: p.of_engine(site.runtime.engine) for name, p in profiles.items()}
         said = {name: provenance_summary(p, dtypes, site.tp, *read) for name, p in own.items()}
         return [{"profile": name, "summary": text} for name, text in said.items()]

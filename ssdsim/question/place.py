@@ -23,6 +23,7 @@ from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies.drafters.model import ModelDrafter
 from ssdsim.strategies.protocols.alternate import SD_DRAFT
 from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.context_parallel import check_context_parallel
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES
 from ssdsim.transformer.precision import BESIDE_QUANTISED, Precision
@@ -129,6 +130,7 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
     if data_parallel:
         settings.derive("ep", settings["tp"], "tp, beside data-parallel attention")
         _check_spread(target)
+    check_context_parallel(target, settings["tp"], settings["dcp"])
     profile = _placed(settings["hardware"], settings)
     runtime = _settled_runtime(settings).keeping(settings["states"])
     _settle_states(settings, runtime, target, drafting.card)
@@ -140,6 +142,7 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
         tp=settings["tp"],
         ep=settings["ep"],
         data_parallel=data_parallel,
+        dcp=settings["dcp"],
         batch=settings["b"],
         context=settings["context"],
         sampling=settings["temperature"] > 0,

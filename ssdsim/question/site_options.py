@@ -136,6 +136,16 @@ SITE = (
         doubling=True,
     ),
     machine_choice(
+        name="dcp",
+        spellings=("--decode-context-parallel-size",),
+        default=1,
+        kind=Whole(),
+        about="of the target's devices with the same keys and values, how many share each sequence's cache in place of "
+        "a copy each (decode context parallel)",
+        axis="devices that share a cache (decode context parallel)",
+        doubling=True,
+    ),
+    machine_choice(
         name="attention",
         default="tensor-parallel",
         kind=OneOf((DATA_PARALLEL, "tensor-parallel")),
@@ -146,6 +156,11 @@ SITE = (
             Excludes(
                 ("ep",),
                 "{it} has no effect with --attention data-parallel (experts lie apart on all devices)",
+                when=DATA_PARALLEL,
+            ),
+            Excludes(
+                ("dcp",),
+                "{it} has no effect with --attention data-parallel (each sequence is on one device)",
                 when=DATA_PARALLEL,
             ),
         ),

@@ -22,6 +22,7 @@ from ssdsim.serving.policies import Policies, policies
 from ssdsim.serving.policy import Policy
 from ssdsim.serving.workload import Workload
 from ssdsim.strategies.protocols.axes import TARGET, Scope
+from ssdsim.transformer.context_parallel import legal_context_parallel
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.shard import check_tensor_parallel, legal_expert_parallel
 
@@ -54,8 +55,9 @@ def degrees_of(asked: Any, options: Mapping[str, Any], searched: bool) -> tuple[
         check_tensor_parallel(target, tp, tp if spread else asked_for["ep"])
     node = find_hardware(asked_for["hardware"]).device.count
     allowed = TARGET.possible(Scope(node, target, options)) or ()
-    ep = asked_for["ep"]
-    return tuple(sorted(given)) or tuple(tp for tp in allowed if spread or ep in legal_expert_parallel(target, tp))
+    ep, dcp = asked_for["ep"], asked_for["dcp"]
+    even = (tp for tp in allowed if dcp in legal_context_parallel(target, tp))
+    return tuple(sorted(given)) or tuple(tp for tp in even if spread or ep in legal_expert_parallel(target, tp))
 
 
 class Degrees(Record):

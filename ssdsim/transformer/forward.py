@@ -11,6 +11,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.compressed import PrefillCompressed
+from ssdsim.transformer.context_parallel import check_context_parallel
 from ssdsim.transformer.operations import Attention, Gemm, Operation, PrefillAttention
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, StateKeeping
 from ssdsim.transformer.shard import Block, Shard, check_expert_parallel, check_tensor_parallel
@@ -24,10 +25,10 @@ DATA_PARALLEL = "data-parallel"
 """Attention where each device has sequences of its own (``data_parallel``), as the option spells it."""
 
 
-def degrees(tp: int, ep: int, data_parallel: bool) -> str:
-    """The degrees by which devices share a model, in short: ``TP 8``, ``TP 8, EP 8``, ``DP 8, EP 8``."""
-    apart = f", EP {ep}" if ep > 1 else ""
-    return f"{'DP' if data_parallel else 'TP'} {tp}{apart}"
+def degrees(tp: int, ep: int, data_parallel: bool, dcp: int = 1) -> str:
+    """The degrees by which devices share a model, in short: ``TP 8, DCP 4``, ``TP 8, EP 8``, ``DP 8, EP 8``."""
+    apart, shared = f", EP {ep}" if ep > 1 else "", f", DCP {dcp}" if dcp > 1 else ""
+    return f"{'DP' if data_parallel else 'TP'} {tp}{apart}{shared}"
 
 
 class ForwardPass(Record, eq=False):
@@ -118,6 +119,7 @@ def forward_pass(
     drafts: int = 1,
     rows: int | None = None,
     states: StateKeeping = "each",
+    dcp: int = 1,
 ) -> ForwardPass:
     """The operations of one pass over ``batch * queries`` tokens in flight.
 
@@ -145,11 +147,12 @@ def forward_pass(
     rows : tokens in flight of the whole batch where sequences have different numbers of them, at most ``batch *
         queries``, over which attention is; by default those.
     states : which states of recurrent layers are kept for tokens that are being verified.
+    dcp : of the ``tp`` devices, so many share each sequence's cache in place of a copy each (decode context parallel).
 
     Raises
     ------
-    InputError : ``tp`` does not divide the heads or the MLP, ``ep`` not ``tp`` and the experts, or a count is not
-        positive.
+    InputError : ``tp`` does not divide the heads or the MLP, ``ep`` not ``tp`` and the experts, ``dcp`` not the copies
+        of the cache, or a count is not positive.
     """
     for what, value in (("batch", batch), ("queries", queries), ("context", context)):
         if value < 1:
@@ -160,10 +163,11 @@ def forward_pass(
         raise InputError(f"where devices have sequences of their own, ep must be tp, {tp}; got {ep}")
     kept = card.precision(dtype, kv_dtype)
     own, sharing = (-(-batch // tp), 1) if data_parallel else (batch, tp)
+    check_context_parallel(card, sharing, dcp)
     needed = queries if logits is None else logits
     everyone = batch if data_parallel else own
     seen = (own, queries, context, sharing, kept, masked, ep)
-    return _forward_pass(Shard(card, *seen, fused or 0, needed, everyone, drafts, states, rows or 0))
+    return _forward_pass(Shard(card, *seen, fused or 0, needed, everyone, drafts, states, rows or 0, dcp))
 
 
 @lru_cache(maxsize=8192)

@@ -10,6 +10,7 @@ from ssdsim.base.record import Record, replace
 from ssdsim.transformer import compressed
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.compressed import CompressedAttention, CompressedIndexer
+from ssdsim.transformer.context_parallel import shared_attention
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.layers import Latent
 from ssdsim.transformer.operations import Attention, LatentAttention, Operation, PrefillAttention
@@ -79,13 +80,15 @@ def mixed_pass(
     batch: int = 0,
     queries: int = 1,
     context: int = 1,
+    dcp: int = 1,
     **shared: Any,
 ) -> ForwardPass:
     """One pass over ``batch * queries`` decoded tokens and ``chunks`` of prompts.
 
     Products and all-reduces see all tokens at once; each decoded sequence and each chunk has its own attention; the
     head sees the decoded tokens and the last one of each chunk. The rest is as
-    :func:`ssdsim.transformer.forward.forward_pass` takes it. Routed experts: every token chooses for itself.
+    :func:`ssdsim.transformer.forward.forward_pass` takes it. Routed experts: every token chooses for itself. Where
+    ``dcp`` devices share a cache, the gathering of what is cached before a chunk is left out.
     """
     tokens = batch * queries + sum(chunk.tokens for chunk in chunks)
     body = forward_pass(card, batch=tokens, queries=1, context=context, **shared)
@@ -97,7 +100,7 @@ def mixed_pass(
             return
         seen: Any = op
         if batch:
-            yield replace(seen, batch=batch, queries=queries)
+            yield from shared_attention(replace(seen, batch=batch, queries=queries), dcp)
         for chunk in chunks:
             yield of_prompts(replace(seen, batch=1), card.latent, chunk.tokens, chunk.prefix)
 

@@ -18,6 +18,7 @@ from ssdsim.transformer.compressed import (
     CompressedIndexer,
     CompressedProjections,
 )
+from ssdsim.transformer.context_parallel import shared_attention
 from ssdsim.transformer.hyper_connections import HyperConnection, Way
 from ssdsim.transformer.layers import BlockSparse, Experts, Head, Latent, Recurrent, Sparse, loop_operations
 from ssdsim.transformer.operations import (
@@ -132,6 +133,8 @@ class Shard(Record):
     states: StateKeeping = "each"
     rows: int = 0
     """Tokens of all devices' sequences, where these differ; 0 where they are alike."""
+    dcp: int = 1
+    """Devices that share each sequence's cache."""
 
     @property
     def tokens(self) -> int:
@@ -249,7 +252,8 @@ class Shard(Record):
             ops.append(self._elementwise("rotary", 2 * (q_out + kv_out) + 4 * kv_out))
         seen = (self.batch, self.queries, context, heads, kv_heads, head_dim, self.precision.activations)
         if blocks is None:
-            ops.append(Attention("attention", *seen, self.masked, self._kv_dtype, windowed))
+            attention = Attention("attention", *seen, self.masked, self._kv_dtype, windowed)
+            ops += shared_attention(attention, self.dcp)
         else:
             ops += self._to_blocks(blocks, heads, kv_heads)
         if card.attention_gate:
@@ -315,7 +319,7 @@ class Shard(Record):
                 "attention", self.batch, self.queries, self.context, heads, latent.rank, latent.rope_dim, dtype,
                 self.masked, self._kv_dtype, projections,
             )  # fmt: skip
-        ops.append(attention)
+        ops += shared_attention(attention, self.dcp)
         if self.card.attention_gate:
             ops.append(self._elementwise("attention_gate", 3 * heads * latent.value_dim))
         ops += [

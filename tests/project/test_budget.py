@@ -13,7 +13,8 @@ BUDGETS = {
     # One rule for recommend and export, the command for all loads, who keeps up.
     # GPUs of two kinds; the gain of C is over the best without it.
     # Watts of a deployment.
-    "ssdsim/advise": (3_955, 18),
+    # Degrees that share a cache.
+    "ssdsim/advise": (3_990, 18),
     # Each at its own best, at many points at once; how sure, where it turns, each C; arguments of Python's calls.
     # Joules, from a replay that counts steps.
     "ssdsim/answers": (5_710, 30),
@@ -44,13 +45,15 @@ BUDGETS = {
     # A host's CPU, which is no GPU.
     # A pass on the kernels of its engine.
     # Two passes on one device: what it hides of them, and how sure that is.
-    "ssdsim/pricing": (2_065, 9),
+    # Devices that share a cache.
+    "ssdsim/pricing": (2_080, 9),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.
     # The format of a draft beside a file.
     # A warning of rounds that no row tells.
     # Heads fall no further than the longest context measured.
-    "ssdsim/question": (4_182, 22),
+    # Devices that share a cache.
+    "ssdsim/question": (4_205, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
@@ -65,7 +68,7 @@ BUDGETS = {
     # How many replicas an SLO needs and on which degrees, K at the load; short logs repeated.
     # Prompts as the engine takes them.
     # A cache that takes as much at any context.
-    "ssdsim/serving": (6_839, 26),
+    "ssdsim/serving": (6_841, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.
     # Devices of two kinds.
     # SSD's draft on its target's device.
@@ -77,7 +80,8 @@ BUDGETS = {
     # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.
     # Compressed attention's layers and operations, streams, and the configs of three families.
     # What engines keep from caches; how far layers see.
-    "ssdsim/transformer": (4_910, 22),
+    # Attention of devices that share a cache, and what they exchange.
+    "ssdsim/transformer": (4_985, 23),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_390, 7),
     # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.

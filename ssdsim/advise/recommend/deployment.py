@@ -67,6 +67,16 @@ class Shape(Record):
         return self.tp if self.data_parallel else int(self.settings.get("ep", DEFAULTS["ep"]))
 
     @property
+    def dcp(self) -> int:
+        """Devices of a target that share each sequence's cache."""
+        return int(self.settings.get("dcp", DEFAULTS["dcp"]))
+
+    @property
+    def degrees(self) -> str:
+        """Short text of how devices share a target."""
+        return degrees(self.tp, self.ep, self.data_parallel, self.dcp)
+
+    @property
     def data_parallel(self) -> bool:
         """Whether a target's devices have sequences of their own."""
         return self.settings.get("attention") == DATA_PARALLEL
@@ -196,7 +206,7 @@ class Deployment(Record):
         replicas = f" x {devices.target // shape.tp}" if devices.target > shape.tp else ""
         draft = f" + {'CPU' if devices.on_host else devices.draft}" if devices.draft else ""
         sharing = f"{shape.targets} x " if shape.targets > 1 else ""
-        return f"{copies}{self.title} {sharing}{degrees(shape.tp, shape.ep, shape.data_parallel)}{replicas}{draft}"
+        return f"{copies}{self.title} {sharing}{shape.degrees}{replicas}{draft}"
 
     @property
     def settings(self) -> str:

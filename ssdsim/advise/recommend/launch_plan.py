@@ -25,7 +25,6 @@ from ssdsim.serving.policies import accepted_options
 from ssdsim.serving.serve import served
 from ssdsim.serving.workload import Lengths, Workload, synthetic
 from ssdsim.strategies.ar import Autoregressive
-from ssdsim.transformer.forward import degrees
 
 ATTAINMENT = 0.9  # share of requests that must keep an SLO
 _REQUESTS = 600  # requests of a run in the search for the rate
@@ -93,7 +92,7 @@ class LaunchPlan(Record):
         by_how = {how: [name for name in self.misses if self.misses[name] == how] for how in self.misses.values()}
         failing = ", ".join(f"{titles(of)} {'is' if len(of) == 1 else 'are'} {how}" for how, of in by_how.items())
         copies = f"{best.copies} x " if best.copies > 1 else ""
-        place = degrees(best.shape.tp, best.shape.ep, best.shape.data_parallel)
+        place = best.shape.degrees
         if self.keeps_up is None:
             return f"nothing at {copies}{place} serves{asked}: {failing}"
         return f"for{asked} run {copies}{strategies.ALL.named(self.keeps_up).title} {place}; {failing}"

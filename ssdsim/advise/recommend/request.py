@@ -27,6 +27,7 @@ from ssdsim.strategies.protocols.axes import EXPERTS, PLACED, TARGET, Scope, Sea
 from ssdsim.tokens.acceptance_models import load_acceptance
 from ssdsim.tokens.accepted import is_forced
 from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.context_parallel import check_context_parallel, legal_context_parallel
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.shard import check_tensor_parallel, legal_expert_parallel
 
@@ -116,7 +117,7 @@ def provenance(request: SearchRequest) -> list[dict[str, str]]:
     dtypes = {kept for precision in precisions for kept in precision.formats}
     profiles = _profiles(options)
     most = max(request.searched[TARGET.option] or ())
-    exchanges = options["attention"] == DATA_PARALLEL
+    exchanges = options["attention"] == DATA_PARALLEL or options["dcp"] > 1
     rules = {card.recurrent.rule for card in cards if card.recurrent}
     kinds = any(card.experts for card in cards), any(card.window for card in cards)
     read = (*kinds, exchanges, rules, frozenset().union(*(card.sparse_steps for card in cards)))
@@ -188,7 +189,7 @@ def make_request(
         check_watts("--rank joules", _profiles(options).values())
     warnings: dict[str, None] = {}
     searched = {name: _searched(each, narrowed, scope, warnings) for name, each in axes.items()}
-    _check_degrees(scope.target, searched)
+    _check_degrees(scope.target, searched, options.get("dcp", DEFAULTS["dcp"]))
     for axis in (axis for each in searched.values() for axis in each if not axis.is_idle(options)):
         options = {**dict(axis.implied), **options}
     return SearchRequest(
@@ -280,13 +281,15 @@ def one_of(flag: str, word: Any, words: Sequence[str]) -> None:
         raise InputError(f"{flag} must be one of {', '.join(words)}, got '{word}'{nearest(str(word), words)}")
 
 
-def _check_degrees(target: Transformer, searched: Mapping[str, Mapping[SearchAxis, Values]]) -> None:
-    """Raise :class:`InputError` if no pair of the target's degrees is possible."""
+def _check_degrees(target: Transformer, searched: Mapping[str, Mapping[SearchAxis, Values]], dcp: int) -> None:
+    """Raise :class:`InputError` if no pair of the target's degrees is possible, or none where ``dcp`` share a cache."""
     for axes in searched.values():
         degrees, groups = axes[TARGET] or (), axes.get(EXPERTS)
         pairs = [(tp, ep) for tp in degrees for ep in groups or (1, tp)]
         if pairs and not any(ep in legal_expert_parallel(target, tp) for tp, ep in pairs):
             check_tensor_parallel(target, *pairs[-1])
+        if degrees and not any(dcp in legal_context_parallel(target, tp) for tp in degrees):
+            check_context_parallel(target, max(degrees), dcp)
 
 
 def _several(name: str, value: Any) -> tuple[Any, ...]:

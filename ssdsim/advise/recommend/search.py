@@ -25,6 +25,7 @@ from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.axes import PLACED, SearchAxis, Values
+from ssdsim.transformer.context_parallel import legal_context_parallel
 from ssdsim.transformer.shard import legal_expert_parallel
 
 T = TypeVar("T")
@@ -302,12 +303,13 @@ def setting_choices(request: SearchRequest, strategy: str) -> list[tuple[SearchA
 def placed(request: SearchRequest, strategy: str, placement: Mapping[str, Any]) -> Shape | None:
     """A shape without speculation settings; None if it has too many devices, or they cannot split the target."""
     options = {**DEFAULTS, **request.options, **placement}
-    if "attention" in request.options:
-        placement = {**placement, "attention": options["attention"]}
+    placement = {**placement, **{name: options[name] for name in ("attention", "dcp") if name in request.options}}
     drafter = drafters.ALL.named(drafter_by_options(request.options))
     devices = request.occupied(strategies.ALL.named(strategy).devices(options, options["tp"], drafter))
     shape = Shape(strategy, tuple(placement.items()), (), devices)
-    even = shape.ep in legal_expert_parallel(find_transformer(options["target"]), shape.tp)
+    target = find_transformer(options["target"])
+    even = shape.ep in legal_expert_parallel(target, shape.tp)
+    even = even and shape.dcp in legal_context_parallel(target, shape.tp)
     return shape if even and request.copies(devices) else None
 
 
