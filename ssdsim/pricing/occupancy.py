@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from ssdsim.base.errors import InputError
@@ -13,7 +15,7 @@ from ssdsim.pricing.site import Site, memoized
 from ssdsim.transformer.cache_memory import PLAIN, CacheMemory, Caching, in_pages, paged_bytes, state_bytes
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.context_parallel import most_that_share
-from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
+from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, QUANTISED_BYTES, WEIGHT_BYTES
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.shard import legal_tensor_parallel
 
@@ -164,6 +166,7 @@ def _nearest(site: Site, tp: int) -> str:
 
 
 USABLE_SHARE = 0.9  # of memory, for weights, caches and what a runtime ``keeps``; the rest for graphs (vLLM's default)
+_CONTEXT_STEP = 1024  # between contexts that a refusal may name
 
 
 def usable_bytes(profile: HardwareProfile, share: float = USABLE_SHARE) -> int:
@@ -239,25 +242,6 @@ def largest_budget(
     return max(0, room // (batch * each))
 
 
-def smallest_tp(
-    card: Transformer,
-    profile: HardwareProfile,
-    context: int,
-    lookahead: int,
-    precision: Precision,
-    data_parallel: bool = False,
-    caching: Caching = PLAIN,
-    dcp: int = 1,
-) -> int | None:
-    """The smallest tensor-parallel degree at which one sequence fits, or None."""
-    of: dict[str, Any] = {"data_parallel": data_parallel, "caching": caching, "dcp": dcp}
-    for tp in legal_tensor_parallel(card):
-        demand = demand_of(card, tp, context, lookahead, precision, **of)
-        if demand.total_bytes(1) <= usable_bytes(profile):
-            return tp
-    return None
-
-
 class Occupancy(Record):
     """Memory in use on each device of a kind. A refusal calls it ``what`` and ends with ``advice``."""
 
@@ -316,24 +300,44 @@ def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -
 @memoized
 def target_alone(site: Site, lookahead: int) -> Occupancy:
     """The target with nothing beside it; a refusal says what has room."""
-    what, demand = f"{site.target.name} at tp {site.tp}", target_on(site, lookahead)
-    short = demand.total_bytes(site.batch) > usable_bytes(site.profile)
-    return Occupancy(what, [demand], site.profile, _with_room(site, lookahead) if short else "")
+    alone = Occupancy(f"{site.target.name} at tp {site.tp}", [target_on(site, lookahead)], site.profile)
+    short = alone.needs_bytes(site.batch) > usable_bytes(site.profile)
+    return replace(alone, advice=_with_room(site, lookahead, alone.largest_batch > 0)) if short else alone
 
 
-def _with_room(site: Site, lookahead: int) -> str:
-    """From which degree on one sequence of the target fits; where its node is too small, which model has room."""
-    kept, caching, count = site.precision_of("target"), site.runtime.caching, site.profile.device.count
-    of = (site.data_parallel, caching, site.dcp)
-    enough = smallest_tp(site.target, site.profile, site.context, lookahead, kept, *of)
-    said = f"; the smallest tp that fits one sequence is {enough}" if enough and enough > site.tp else ""
-    if enough is not None and enough <= count:
-        return said
-    others = (card for card in smaller_in_family(site.target) if site.tp in legal_tensor_parallel(card))
-    demands = {card.name: target_on(replace(site, target=card), lookahead) for card in others}
-    with_room = (name for name in demands if demands[name].total_bytes(site.batch) <= usable_bytes(site.profile))
-    fits = next((f"; --target {name} has room" for name in with_room), "")
-    return f"{said}, more than the node's {count}{fits}" if said else fits
+def _with_room(site: Site, lookahead: int, one_fits: bool) -> str:
+    """What has room for all sequences, one change at a time: more devices, a shorter context, a format of fewer bits.
+
+    Where not even one sequence fits, and no format has room, also a smaller model.
+    """
+
+    def fits(**changed: Any) -> bool:
+        return target_on(replace(site, **changed), lookahead).total_bytes(site.batch) <= usable_bytes(site.profile)
+
+    name, count = site.profile.name, site.profile.device.count
+    more = (tp for tp in legal_tensor_parallel(site.target) if tp > site.tp and count > 1)
+    degrees = (tp for tp in more if fits(tp=tp, ep=min(site.ep, tp)))
+    contexts = range(_CONTEXT_STEP, site.context, _CONTEXT_STEP)
+    shorter = contexts[: bisect(contexts, False, key=lambda tokens: not fits(context=tokens))]
+    formats = [kept for kept in _narrower(site) if fits(dtype=kept)]
+    smaller = () if one_fits or formats else smaller_in_family(site.target)
+    models = (card for card in smaller if site.tp in legal_tensor_parallel(card) and fits(target=card))
+    ways = [f"{tp} {name} (tp {tp}{f', a node has {count}' if tp > count else ''})" for tp in islice(degrees, 1)]
+    ways += [f"--context {tokens}" for tokens in shorter[-1:]]
+    ways += [f"--dtype {kept}" for kept in formats[:1]]
+    ways += [f"--target {card.name}" for card in islice(models, 1)]
+    if not ways:
+        return ""
+    of = f" for {site.batch}" if site.batch > 1 else ""
+    return f"; there is room{of} with {' or '.join(filter(None, (', '.join(ways[:-1]), ways[-1])))}"
+
+
+def _narrower(site: Site) -> list[str]:
+    """Formats of fewer bits than the target's weights have, the widest first; of equals what was timed there first."""
+    bits = {kept: int(8 * WEIGHT_BYTES[kept]) for kept in WEIGHT_BYTES}
+    own = min(bits[kept] for kept in site.precision_of("target").formats_of_blocks)
+    formats = dict.fromkeys((*(kept for kept in QUANTISED_BYTES if kept in site.profile.gemm), "int8", "int4"))
+    return sorted((kept for kept in formats if bits[kept] < own), key=lambda kept: -bits[kept])
 
 
 def check_memory(batch: int, occupancies: Iterable[Occupancy]) -> None:

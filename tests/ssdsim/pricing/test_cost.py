@@ -175,8 +175,8 @@ def seconds_at(configuration: Configuration, name: str, site: Site) -> Mapping[s
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tp": 1}, "at tp 1 needs .* not even one sequence fits; the smallest tp that fits one sequence is 2"),
-        ({"hardware": "v100-sxm2-16gb"}, "is 16, more than the node's 8; --target llama-3.1-8b has room"),
+        ({"tp": 1}, r"at tp 1 needs .* not even one sequence fits; there is room with 2 h100-sxm \(tp 2\)"),
+        ({"hardware": "v100-sxm2-16gb"}, r"with 16 v100-sxm2-16gb \(tp 16, a node has 8\) or --dtype int4"),
         ({"b": 4000, "context": 8192}, "the largest batch that fits is [0-9]+"),
         ({"k": 2, "fl": [0, 0, 0]}, "--fl caches no outcome: at least one fan-out must be above 0"),
     ],
@@ -186,7 +186,7 @@ def test_what_cannot_run_is_refused_with_the_nearest_that_fits(options: dict[str
         configure(**options)
 
 
-NAMED = r"(?P<target>(?<=--target )\S+(?= has room))|(?P<tp>((?<=one sequence is )|(?<=that fits is tp ))\d+$)"
+NAMED = r"(?P<target>(?<=--target )\S+$)|(?P<dtype>(?<=--dtype )\S+$)|(?P<tp>((?<=\(tp )\d+(?=\)))|(?<=is tp )\d+$)"
 
 
 @pytest.mark.parametrize("hardware", HARDWARE.names())
@@ -204,9 +204,9 @@ def test_on_every_device_the_first_command_or_the_one_that_its_refusal_names_wor
         else:
             break
     own = "bfloat16" if "v100" not in hardware else "float16"
-    assert asked.settings["dtype"] == own
+    assert asked.settings["dtype"] == given.get("dtype", own)
     said = f"{hardware} has no bfloat16 timings: priced in --dtype float16"
-    assert (said in asked.warnings) is (own == "float16")
+    assert (said in asked.warnings) is (own == "float16" and "dtype" not in given)
 
 
 @pytest.mark.parametrize("b", [19, 26])

@@ -1,0 +1,67 @@
+"""A refusal for want of memory names what has room, and what it names has."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from ssdsim.hardware.catalog import HARDWARE, TRANSFORMERS, find_hardware
+from ssdsim.pricing.occupancy import DoesNotFit
+from ssdsim.question.configuration import configure
+from tests.refusals import refused
+from tests.ssdsim.cli.in_process import asked
+
+CONSUMER: dict[str, Any] = {"hardware": "rtx-4090", "tp": 1}
+
+
+def ways(**options: Any) -> dict[str, Any]:
+    """What the refusal of AR there names, by option; empty where there is room, or where it names nothing."""
+    try:
+        configure(strategies="ar", **options)
+    except DoesNotFit as error:
+        _, _, said = str(error).partition("there is room")
+        named: dict[str, Any] = dict(re.findall(r"--(context|dtype|target) (\S+?)(?=,|$| )", said))
+        named |= {"context": int(named["context"])} if "context" in named else {}
+        degree = re.search(r"\(tp (\d+)(, a node has \d+)?\)", said)
+        return named if degree is None or degree[2] else named | {"tp": int(degree[1])}
+    return {}
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    hardware=st.sampled_from([name for name in HARDWARE.names() if "torch" not in name]),
+    target=st.sampled_from([name for name in TRANSFORMERS.names() if "shaped" not in name]),
+    context=st.sampled_from([1024, 8192, 32768, 131_072]),
+    tp=st.sampled_from([1, 2, 4]),
+    b=st.sampled_from([1, 8, 64]),
+)
+def test_what_a_refusal_names_has_room(hardware: str, target: str, context: int, tp: int, b: int) -> None:
+    assume(tp <= find_hardware(hardware).device.count)
+    at = {"hardware": hardware, "target": target, "context": context, "tp": tp, "b": b}
+    for name, value in ways(**at).items():
+        assert configure(strategies="ar", **at | {name: value}).scenarios
+        if name == "context" and value + 1024 < context:
+            with pytest.raises(DoesNotFit):
+                configure(strategies="ar", **at | {name: value + 1024})
+
+
+def test_the_same_model_in_fewer_bits_comes_before_a_smaller_one() -> None:
+    assert ways(**CONSUMER, target="qwen3-32b") == {"dtype": "int4"}
+    assert ways(**CONSUMER, target="qwen3-8b", b=2, context=32768) == {"tp": 2, "context": 21504, "dtype": "float8"}
+    assert ways(**CONSUMER, target="llama-3.1-70b") == {"target": "llama-3.1-8b"}
+
+
+def test_two_cards_of_a_desktop_at_a_long_context_are_told_what_fits() -> None:
+    pair = "--model", "qwen3-32b-q4_k_m", "--draft", "qwen3-0.6b-q4_k_m", "--context", "32768"
+    told = " ".join(asked("recommend", "--gpus", "1xrtx-4090+1xrtx-3090", *pair, "--quiet").stdout.split())
+    assert "nothing fits" in told
+    assert "there is room with 2 rtx-4090 (tp 2), --context 16384 or --target qwen3-8b" in told
+
+
+def test_more_devices_than_a_node_has_are_told_as_such() -> None:
+    with refused("tp 4", "a node has 2", error=DoesNotFit):
+        configure(**CONSUMER, target="qwen3-32b", strategies="ar")
