@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from ssdsim.answers.simulation.trace import Trace
 from ssdsim.answers.verdict import title_of
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
-from ssdsim.cli.console import console, print_labelled, print_origins
+from ssdsim.cli.console import console, print_labelled, print_origins, print_warnings
 from ssdsim.cli.options import Verb, common_options, output_option, rare_option, scenario_options
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.param_types import Finite, OutputFile
@@ -94,6 +94,8 @@ def command(
             runs[name] = simulate_requests(scenario, tokens, **how) if tokens else simulate(scenario, **how, **limits)
     if tokens is None:
         _refuse_noise(runs)
+    if precision is not None:
+        print_warnings(_imprecise(runs, precision), quiet)
     if trace is not None and timeline is not None:
         timeline.save(trace)
     if as_json:
@@ -117,6 +119,15 @@ def _refuse_noise(runs: Mapping[str, SimulatedRounds]) -> None:
                 f"{run.rounds:g} rounds say nothing of the tokens/s of {title_of(name)}, which vary too much for them "
                 f"(95 %: {rate.low:.3g} to {rate.high:.3g}): give more rounds, or less spread"
             )
+
+
+def _imprecise(runs: Mapping[str, SimulatedRounds], precision: float) -> Iterator[str]:
+    for name, run in runs.items():
+        rate = run.tokens_per_second
+        known = (rate.high - rate.low) / 2.0 / rate.value
+        if known > precision:
+            told = f"{run.rounds:,} rounds know tokens/s to {known:.1g}, not to --precision {precision:g}"
+            yield f"{title_of(name)}: {told}"
 
 
 def _refuse_useless(

@@ -29,7 +29,7 @@ BUDGETS = {
     # Signals at the very end.
     # How prompts are processed, and why.
     # The next command keeps the context and the acceptance; why SSD is not in a table of all strategies.
-    "ssdsim/cli": (4_885, 29),
+    "ssdsim/cli": (4_895, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
