@@ -224,7 +224,7 @@ def _batches(out: Console, serving: Serving, point: ServedLoad) -> None:
         print_labelled(out, f"{title(serving, name):{width}}", f"0 {bars} {edges[-1] - 1} running{clean}{forced}")
     for name, metrics in measured.items():
         policy = point.served[name].policy
-        if not (policy.is_schedule or policy.variants[0].scenario.strategy.follows_batch):
+        if not (policy.is_schedule or policy.variants[0].follows_batch):
             continue
         shares_of = dict.fromkeys((variant.label for variant in policy.variants), 0.0)  # some read alike
         for variant, share in zip(policy.variants, metrics.variant_share, strict=True):

@@ -39,7 +39,7 @@ def open_lookahead(strategy: Strategy, options: Mapping[str, Any]) -> str | None
     batch.
     """
     axis = next((each for each in strategy.searched if isinstance(each, LookaheadAxis)), None)
-    if not strategy.drafts or axis is None or axis.is_idle(options) or strategy.follows_batch:
+    if not strategy.drafts or axis is None or axis.is_idle(options) or strategy.follows_batch(options):
         return None
     return None if axis.is_settled(options, strategy.drafted) else axis.option
 

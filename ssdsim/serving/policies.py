@@ -39,9 +39,9 @@ AUTO = "auto"
 T = TypeVar("T")
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-_FOLLOWED = (1, 2, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64, 128, 256)
+_FOLLOWED = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32, 64, 128, 256)
 """Batches at which settings that follow the batch are worked out. SPECTRE's rule begins beyond 4 sequences: with
-that of 4 its rounds of 5 to 7 are up to 10 % wrong.
+that of 4 its rounds of 5 to 7 are up to 10 % wrong. PEARL's adaptive gamma changes beyond powers of two.
 """
 _TYPICAL_BATCH = 8
 _PLACEMENT = ("target", "draft", "hardware", "draft_hardware", "tp", "dtype", "draft_dtype", "kv_dtype")
@@ -174,7 +174,7 @@ def _alternatives(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tu
     One whose settings follow the batch has them for each of some batches, as far as these fit, where they are others
     than at the batch before.
     """
-    if not strategy.follows_batch:
+    if not strategy.follows_batch(options):
         yield from _alternatives_at(strategy, options)
         return
     before: list[Array] = []

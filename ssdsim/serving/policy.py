@@ -186,6 +186,7 @@ class Variant:
         averages = scenario.tokens.averages
         self.p_hit = 0.0 if strategy.miss_state is None else 1.0 - float(averages.to[strategy.miss_state])
         self.k = strategy.lookahead(scenario.settings)
+        self.follows_batch = strategy.follows_batch(scenario.settings)
         self.questions = [
             (1 << bit, ends, self.rows.states.index(state)) for bit, (ends, state) in enumerate(self.table.questions)
         ]
@@ -269,7 +270,7 @@ def of_alternatives(variants: Sequence[Variant], batching: Batching, context: fl
     if len(variants) == 1:
         return Policy(strategy.name, title, variants, (1,), (at,), {(1, at): 0})
     tried = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256}
-    followed = {each.scenario.batch for each in variants} if strategy.follows_batch else set()
+    followed = {each.scenario.batch for each in variants if each.follows_batch}
     batches = sorted(b for b in tried | followed if b <= batching.max_batch)
 
     def fastest(b: int) -> int:
@@ -283,10 +284,11 @@ def numbers_at(batch: int, variants: Sequence[Variant]) -> Sequence[int]:
     """Variants that may run so many sequences, by number: where settings follow the batch, the ones of that batch
     or of the largest below it.
     """
-    alike = [(each.scenario.strategy.name, each.k) for each in variants]
+    alike = [(each.name, each.scenario.settings["k"]) for each in variants]
     latest: dict[tuple[str, int], int] = {}
     for of, each in zip(alike, variants, strict=True):
         if each.scenario.batch <= batch:
             latest[of] = max(each.scenario.batch, latest.get(of, 0))
-    follows = [each.scenario.strategy.follows_batch for each in variants]
-    return [n for n, each in enumerate(variants) if not follows[n] or each.scenario.batch == latest.get(alike[n])]
+    return [
+        n for n, each in enumerate(variants) if not each.follows_batch or each.scenario.batch == latest.get(alike[n])
+    ]

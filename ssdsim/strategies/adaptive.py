@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,6 @@ class Adaptive(Alternate):
         LookaheadAxis(option="adaptive_k", about="adaptive SD's blocks that may be chosen [default: 1:16]"),
     )
     shown_settings = ("adaptive_rows",)
-    follows_batch = True
     options = (
         SD_DRAFT,
         own_lookahead(
@@ -89,6 +89,9 @@ class Adaptive(Alternate):
             axis="choice of rows (ms)",
         ),
     )
+
+    def follows_batch(self, options: Mapping[str, Any]) -> bool:
+        return True
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         super().settle(settings, site, drafter)

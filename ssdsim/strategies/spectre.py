@@ -45,7 +45,6 @@ class Spectre(Strategy):
     rival = "pearl"
     drafted = "spectre_k"
     drafts_ahead = True
-    follows_batch = True
     searched = (LookaheadAxis(option="spectre_k", about="SPECTRE's tokens a draft that may be chosen [default: 1:16]"),)
     options = (
         own_lookahead(
@@ -73,6 +72,9 @@ class Spectre(Strategy):
             axis="the draft's own load",
         ),
     )
+
+    def follows_batch(self, options: Mapping[str, Any]) -> bool:
+        return True
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         super().settle(settings, site, drafter)

@@ -68,11 +68,13 @@ BUDGETS = {
     # How many replicas an SLO needs and on which degrees, K at the load; short logs repeated.
     # Prompts as the engine takes them.
     # A cache that takes as much at any context.
-    "ssdsim/serving": (6_841, 26),
+    # Settings that follow the batch, or do not, of one strategy.
+    "ssdsim/serving": (6_844, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.
     # Devices of two kinds.
     # SSD's draft on its target's device.
-    "ssdsim/strategies": (5_520, 36),
+    # PEARL's gamma as engines choose it, and what that loses to the best.
+    "ssdsim/strategies": (5_600, 36),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     "ssdsim/tokens": (3_310, 21),
     # Names of checkpoints, activations of a device; a GRU after a block.

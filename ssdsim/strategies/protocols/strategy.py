@@ -48,7 +48,6 @@ class Strategy(ABC):
     ragged : its passes have as many rows as the inputs of tokens make them, so that other inputs are other prices.
     in_columns : its kernel takes single rates (:data:`.hits.RATES`) as columns, too, shape ``(n, 1)``,
         and makes as many kernels.
-    follows_batch : what it derives of them, it derives anew for each number of sequences that run.
     drafts : it needs a drafter.
     drafts_ahead : it drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh
         draft.
@@ -70,7 +69,6 @@ class Strategy(ABC):
     shown_settings: tuple[str, ...] = ()
     ragged: bool = False
     in_columns: bool = False
-    follows_batch: bool = False
     drafts: bool = True
     drafts_ahead: bool = False
     most_sequences: int | None = None
@@ -101,6 +99,10 @@ class Strategy(ABC):
         """Derive what follows from the given options."""
         if self.drafts and settings[self.drafted] is None:
             settings.derive(self.drafted, settings["k"], "same as k")
+
+    def follows_batch(self, options: Mapping[str, Any]) -> bool:
+        """Tell whether what it derives of them, it derives anew for each number of sequences that run."""
+        return False
 
     def lookahead(self, options: Mapping[str, Any]) -> int:
         """Drafted tokens a sequence in flight; 0 without drafting."""

@@ -49,3 +49,14 @@ def test_a_run_changes_its_rows_with_the_load() -> None:
 
 def test_a_number_of_rows_that_is_given_does_not_follow_the_load() -> None:
     assert len(policy("adaptive", WORKLOAD, **GIVEN, adaptive_rows=2.0).variants) == 1
+
+
+def test_adaptive_gamma_is_that_of_the_batch() -> None:
+    """Also between those at which engines time it: three sequences have gamma of four."""
+    given: dict[str, Any] = {"alpha": 0.8, "gamma": "adaptive"}
+    pearl = policy("pearl", requests(80, rate=1.0, inputs="4000", outputs="192"), **given)
+    for b in (1, 3, 5, 9, 17, 30):
+        alone = configure(**given, strategies="pearl", b=b, context=4096).scenarios["pearl"]
+        assert pearl.at(b, 4096.0).k == alone.settings["gamma"]
+    assert [pearl.at(b, 4096.0).k for b in (1, 30)] == [9, 6]
+    assert len(policy("pearl", WORKLOAD, **{**given, "gamma": 6}).variants) == 1

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssdsim import recommend, sweep
+from ssdsim import predict, recommend, sweep
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
+from tests.refusals import refused
 
 
 def pearl(alpha: float, gamma: int, d: float, **options: Any) -> Scenario:
@@ -108,3 +109,97 @@ def test_gamma_is_swept_and_searched() -> None:
     rates = {gamma: rate(configure(strategies="pearl", gamma=gamma).scenarios["pearl"]) for gamma in range(1, 17)}
     assert best.per_user == pytest.approx(max(rates.values()))
     assert rates[best.shape.settings["gamma"]] == pytest.approx(best.per_user)
+
+
+def adaptive(**options: Any) -> Scenario:
+    return configure(strategies="pearl", gamma="adaptive", **options).scenarios["pearl"]
+
+
+def searched(**options: Any) -> dict[int, float]:
+    """Tokens/s of each gamma that a search tries."""
+    return {g: rate(configure(strategies="pearl", gamma=g, **options).scenarios["pearl"]) for g in range(1, 17)}
+
+
+@given(alpha=st.floats(0.0, 0.999), d=st.floats(0.01, 3.0), b=st.sampled_from([1, 3, 16, 64]))
+@settings(deadline=None, max_examples=50)
+def test_adaptive_gamma_is_never_better_than_the_searched_best(alpha: float, d: float, b: int) -> None:
+    """It is the ratio of the models' speeds, rounded, of those that are searched."""
+    options: dict[str, Any] = {"alpha": alpha, "t_sd": 5 * d, "k": 5, "b": b}
+    case = adaptive(**options)
+    assert abs(case.settings["gamma"] - min(16.0, max(1.0, 1.0 / d))) <= 0.5 + 1e-9
+    assert rate(case) <= max(searched(**options).values()) * (1.0 + 1e-12)
+
+
+@given(alpha=st.floats(0.01, 0.999), gamma=st.integers(1, 16))
+@settings(deadline=None)
+def test_adaptive_gamma_is_the_best_where_the_ratio_of_speeds_is_a_whole_number(alpha: float, gamma: int) -> None:
+    """The paper's theorem: gamma of the most tokens/s is the ratio."""
+    options: dict[str, Any] = {"alpha": alpha, "t_sd": 1.0, "k": gamma}
+    case = adaptive(**options)
+    assert case.settings["gamma"] == gamma
+    assert rate(case) == pytest.approx(max(searched(**options).values()), rel=1e-12)
+    assert "gamma_behind" not in case.settings
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("solver", ["mc", "des"])
+@pytest.mark.parametrize("options", [{"b": 8, "draft_link_us": 400.0, "draft_link_gbs": 1.0}, {"t_sd": 0.9, "b": 4}])
+def test_events_and_monte_carlo_agree_on_adaptive_gamma(options: dict[str, Any], solver: Any) -> None:
+    case = adaptive(alpha=0.8, **options)
+    run = simulate(case, solver=solver, rounds=20_000, confidence=0.999)
+    assert run.tokens_per_second.covers(rate(case))
+
+
+def test_adaptive_gamma_follows_the_batch_by_the_table_that_engines_time() -> None:
+    """As many sequences as the next larger of 1, 2, 4, ... 32: nano-PEARL's table, and TensorRT-LLM's."""
+    draft_bound = {"alpha": 0.8, "t_sd": 1.0, "k": 4, "t_v": [(1, 1.0), (32, 4.0)]}
+    found = {b: adaptive(b=b, **draft_bound).settings for b in (1, 2, 3, 4, 17, 32, 64)}
+    assert {b: each["gamma_profiled"] for b, each in found.items()} == {1: 1, 2: 2, 3: 4, 4: 4, 17: 32, 32: 32, 64: 32}
+    assert {b: each["gamma"] for b, each in found.items()} == {1: 4, 2: 4, 3: 5, 4: 5, 17: 16, 32: 16, 64: 16}
+    assert found[3].source("gamma") == "adaptive: drafted and sent in a pass of the target at batch 4"
+
+
+def test_messages_shorten_what_fills_a_pass() -> None:
+    """A draft of gamma tokens and its message end with the target's pass, as near as whole tokens can."""
+    gammas = []
+    for link_us in (1.0, 1_000.0, 3_000.0):
+        case = adaptive(alpha=0.8, b=1, draft_link_us=link_us, draft_link_gbs=1.0)
+        gamma, t = case.settings["gamma"], case.seconds
+        late = t["draft"] + t["speculation"] - t["pre-verify"]
+        assert abs(late) <= 0.55 * t["draft"] / gamma, "half a token, and what both slow each other"
+        gammas.append(gamma)
+    assert gammas[0] > gammas[1] > gammas[2]
+
+
+def test_it_says_what_another_gamma_would_gain() -> None:
+    """Over a link that takes longer than a pass nothing fills it, and a longer draft shares the message."""
+    slow: dict[str, Any] = {"alpha": 0.9, "b": 1, "draft_link_us": 20_000.0, "draft_link_gbs": 1.0}
+    far, rates = adaptive(**slow), searched(**slow)
+    assert far.settings["gamma"] == 1
+    best = max(rates, key=lambda gamma: rates[gamma])
+    gain = rates[best] / rate(far) - 1.0
+    (told,) = (each for each in far.warnings if each.startswith("PEARL"))
+    assert told == f"PEARL's adaptive gamma at batch 1 is 1: {best} makes {gain:.0%} more tokens/s"
+    assert not any(each.startswith("PEARL") for each in adaptive(alpha=0.9, b=1).warnings)
+
+
+def test_a_slow_link_moves_gamma_and_the_verdict() -> None:
+    options: dict[str, Any] = {"alpha": 0.8, "strategies": ("sd", "pearl"), "b": 1, "target": "llama-3.1-8b", "tp": 1}
+    near, far = predict(**options), predict(**options, draft_link_us=1_000.0, draft_link_gbs=1.0)
+    assert (near.verdict.best, far.verdict.best) == ("pearl", "sd")
+    gammas = [each.configuration.scenarios["pearl"].settings["gamma"] for each in (near, far)]
+    assert gammas[1] < gammas[0]
+
+
+def test_adaptive_gamma_needs_acceptance_as_far_as_it_drafts() -> None:
+    with refused("--alpha", "2 rates", "lookahead"):
+        adaptive(alpha=[0.9, 0.8])
+
+
+@pytest.mark.long
+def test_adaptive_gamma_is_swept_beside_numbers() -> None:
+    table = sweep(strategies="sd,pearl", gamma=[2, "adaptive", 5], b=[1, 32], alpha=0.8)
+    assert table["pearl_k"].tolist()[:3] != table["pearl_k"].tolist()[3:]
+    alone = adaptive(b=32, alpha=0.8)
+    found = table[(table["b"] == 32) & (table["gamma"] == "adaptive")]
+    assert float(found["pearl_tokens_per_second"].iloc[0]) == pytest.approx(rate(alone))
