@@ -17,6 +17,7 @@ from ssdsim.cli.tables import TextTable
 from ssdsim.hardware.extrapolation import TrainingDomain
 from ssdsim.hardware.runtime_card import ERRORS, NUMBERS, Evidence, Runs, Runtime
 from ssdsim.hardware.runtime_catalog import RUNTIMES, find_runtime, runtime_names
+from ssdsim.question.engines import titles
 
 
 @click.group("runtimes", cls=CommandGroup)
@@ -96,6 +97,7 @@ def _runs(runs: Runs) -> str:
     drafted = ((strategies.ALL.named(name).title, given) for name, given in runs.strategies.items())
     parts = [f"{title} with {', '.join(given)}" if given else title for title, given in drafted]
     parts += ["K by batch size"] if runs.k_by_batch else []
+    parts += [f"decode context parallel with {titles(runs.dcp)}"] if runs.dcp else []
     since = [f"{what}: {version}" for what, version in runs.since.items()]
     return f"{'; '.join(parts)} ({runs.source}{''.join(f'; {each}' for each in since)})"
 

@@ -181,8 +181,9 @@ class Runs(Card):
     ``called`` is the engine's name in sentences. ``strategies`` has a strategy's name for each that it runs, with the
     drafters that may draft for it there (none for one that drafts nothing). ``k_by_batch``: its K may follow the batch
     size by a table. ``saguaro`` are the strategies whose draft samples by Saguaro's C there. ``draft_gpus`` is how many
-    devices of its own a draft may have (None: any number). ``since`` says from which version on it has a strategy, a
-    drafter or the table, where that is not as old as the card.
+    devices of its own a draft may have (None: any number). ``dcp`` are the strategies that it runs with devices that
+    share each sequence's cache. ``since`` says from which version on it has a strategy, a drafter, the table or
+    ``dcp``, where that is not as old as the card, and how far.
     """
 
     called: Annotated[str, Meta(min_length=1)]
@@ -190,6 +191,7 @@ class Runs(Card):
     k_by_batch: bool = False
     saguaro: tuple[str, ...] = ()
     draft_gpus: Annotated[int, Meta(ge=0)] | None = None
+    dcp: tuple[str, ...] = ()
     since: dict[str, str] = field(default_factory=dict)
     source: Annotated[str, Meta(min_length=1)]
 

@@ -274,7 +274,7 @@ def configured(
     if not scenarios:
         raise DoesNotFit(no_room[asked.subject])
     said_of_engine = {
-        name: settings[name] for name in ("engine", "drafter", "saguaro_c") if settings.source(name) == GIVEN
+        name: settings[name] for name in ("engine", "drafter", "saguaro_c", "dcp") if settings.source(name) == GIVEN
     }
     if settings.source("k") == OWN_BEST:
         settings.settle("k", max(int(each.settings["k"]) for each in scenarios.values()), OWN_BEST)

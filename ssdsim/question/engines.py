@@ -67,6 +67,15 @@ class Engine(Record):
         said = f"{self.called} does not scale the draft's tokens of"
         return f"{said} {titles(without)} (--saguaro-c)" if without else None
 
+    def said_of_sharing(self, names: Collection[str], dcp: object) -> tuple[str | None, str]:
+        """The lack of caches that devices share with some of ``names``, in a sentence; what its card says of them."""
+        if self.runs is None or dcp in (None, 1):
+            return None, ""
+        said = self.runs.since.get("dcp", "")
+        without = [name for name in names if self.lacks(name) is None and name not in self.runs.dcp]
+        lack = f"{self.called} does not share a cache over devices with {titles(without)} (--dcp)" if without else None
+        return lack, said
+
     def runnable(self, names: Sequence[str]) -> tuple[str, ...]:
         """The strategies of ``names`` that the engine runs."""
         runnable = tuple(name for name in names if self.lacks(name) is None)
@@ -145,6 +154,11 @@ def engine_warnings(targets: Mapping[str, int], options: Mapping[str, Any]) -> I
     engine = Engine.of(options)
     if (said := engine.lacks_scale(targets, options.get(SAGUARO.option))) is not None:
         yield f"{said}; this prices it as if it did"
+    lack, how_far = engine.said_of_sharing(targets, options.get("dcp"))
+    if lack is not None:
+        yield f"{lack}; this prices it as if it did{f': it has {how_far}' if how_far else ''}"
+    elif how_far:
+        yield f"--dcp on {engine.called}: {how_far}"
     for name, sharing in targets.items():
         lacking = engine.lacks(name) or engine.lacks_devices(0, sharing)
         if lacking is None:

@@ -14,7 +14,7 @@ BUDGETS = {
     # GPUs of two kinds; the gain of C is over the best without it.
     # Watts of a deployment.
     # Degrees that share a cache.
-    "ssdsim/advise": (3_990, 18),
+    "ssdsim/advise": (4_000, 18),
     # Each at its own best, at many points at once; how sure, where it turns, each C; arguments of Python's calls.
     # Joules, from a replay that counts steps.
     "ssdsim/answers": (5_710, 30),
@@ -29,7 +29,7 @@ BUDGETS = {
     # Signals at the very end.
     # How prompts are processed, and why.
     # The next command keeps the context and the acceptance; why SSD is not in a table of all strategies.
-    "ssdsim/cli": (4_895, 29),
+    "ssdsim/cli": (4_896, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
@@ -53,7 +53,7 @@ BUDGETS = {
     # A warning of rounds that no row tells.
     # Heads fall no further than the longest context measured.
     # Devices that share a cache.
-    "ssdsim/question": (4_205, 22),
+    "ssdsim/question": (4_215, 22),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.

@@ -195,6 +195,11 @@ def drafter_of(candidates: Candidates) -> str:
     return drafter_by_options(candidates.options)
 
 
+def shared_by(candidates: Candidates) -> int:
+    """The number of the target's devices that share each sequence's cache."""
+    return int(candidates.options.get("dcp") or DEFAULTS["dcp"])
+
+
 def is_data_parallel(candidates: Candidates) -> bool:
     """Say whether the target's devices have sequences of their own."""
     return bool(candidates.options.get("attention") == DATA_PARALLEL)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from ssdsim.advise.candidates import Candidates
-from ssdsim.advise.export.dialect import Dialect, checkpoint, drafter_of, is_data_parallel
+from ssdsim.advise.export.dialect import Dialect, checkpoint, drafter_of, is_data_parallel, shared_by
 from ssdsim.base.record import Record
 from ssdsim.question.options import DEFAULTS
 from ssdsim.question.scenario import Scenario
@@ -38,6 +38,8 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
         words += ["--enable-dp-attention", "--dp-size", ranks, "--ep-size", ranks, "--moe-a2a-backend", "deepep"]
     elif candidates.options.get("ep", DEFAULTS["ep"]) > 1:
         words += ["--ep-size", str(candidates.options["ep"])]
+    if (dcp := shared_by(candidates)) > 1:
+        words += ["--dcp-size", str(dcp), "--dcp-comm-backend", "a2a"]
     if k == 0:
         notes.append("AR is best on the whole: the command has no speculative flags")
         return shlex.join(words) + "\n"

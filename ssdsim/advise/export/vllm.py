@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssdsim.advise.candidates import Candidates
-from ssdsim.advise.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, ranges
+from ssdsim.advise.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, ranges, shared_by
 from ssdsim.base.record import Record, field, replace
 from ssdsim.question.options import DEFAULTS
 from ssdsim.question.scenario import Scenario
@@ -58,6 +58,8 @@ def config(engine: Dialect, candidates: Candidates, names: Sequence[str], notes:
     """The JSON object of ``--speculative-config``; ``null`` where nothing is drafted anywhere."""
     made = speculative(engine, candidates, names, notes)
     _note_experts(candidates, notes)
+    if (sharing := _sharing(candidates)) and made is not None:
+        notes.append(f"start vLLM with {' '.join(sharing)}")
     if made is None:
         notes.append("AR is best everywhere: start vLLM without --speculative-config")
     return json.dumps(made) + "\n"
@@ -73,6 +75,7 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
     else:
         words += ["--tensor-parallel-size", str(tp), *(["--enable-expert-parallel"] if ep > 1 else [])]
     _note_groups(candidates, notes)
+    words += _sharing(candidates)
     if candidates.options.get("kv_dtype") == "float8":
         words += ["--kv-cache-dtype", "fp8"]
     made = speculative(engine, candidates, names, notes)
@@ -138,6 +141,12 @@ def _note_experts(candidates: Candidates, notes: list[str]) -> None:
     if ep > 1:
         notes.append("start vLLM with --enable-expert-parallel: experts lie apart on the devices")
     _note_groups(candidates, notes)
+
+
+def _sharing(candidates: Candidates) -> list[str]:
+    """The flags of devices that share each sequence's cache, with the exchange that is priced."""
+    dcp = shared_by(candidates)
+    return ["--decode-context-parallel-size", str(dcp), "--dcp-comm-backend", "a2a"] if dcp > 1 else []
 
 
 def _note_groups(candidates: Candidates, notes: list[str]) -> None:

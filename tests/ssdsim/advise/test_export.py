@@ -288,6 +288,28 @@ def test_experts_that_lie_apart_are_a_switch_of_vllm_and_a_number_of_sglang(ep: 
     assert "expert" not in " ".join(export("vllm", **{**options, "ep": 1}).notes)
 
 
+LONG: dict[str, Any] = {
+    "b": 8, "k": 2, "target": "deepseek-r1", "drafter": "mtp", "tp": 8, "hardware": "h200-sxm", "context": 65_536,
+    "strategies": ("ar", "sd"), "dcp": 8,
+}  # fmt: skip
+
+
+def test_devices_that_share_a_cache_exchange_as_priced() -> None:
+    command = served(export("vllm-serve", **LONG).text)
+    assert (command.tensor_parallel_size, command.decode_context_parallel_size) == (8, 8)
+    assert command.dcp_comm_backend == "a2a"
+    notes = " ".join(export("vllm", **LONG).notes)
+    assert "start vLLM with --decode-context-parallel-size 8 --dcp-comm-backend a2a" in notes
+    assert "some attention backends, with MTP" in notes
+    words = shlex.split(export("sglang", **LONG).text)
+    assert words[words.index("--dcp-size") + 1] == "8"
+    assert words[words.index("--dcp-comm-backend") + 1] in KEYS["sglang"]["sharing"]["--dcp-comm-backend"]
+    assert "decode-context" not in export("vllm-serve", **{**LONG, "dcp": 1}).text
+    for format, names in (("trtllm", ("trtllm", "AR and SD", "Helix")), ("ssd", ("ssd",))):
+        with refused(*names):
+            export(format, **(LONG if format == "trtllm" else {"b": 1, "k": 2, "tp": 16, "dcp": 2}))
+
+
 def test_a_drafter_that_an_engine_lacks_is_refused() -> None:
     for format, drafter in (("vllm", "self"), ("sglang", "medusa"), ("ssd", "eagle3")):
         with refused(drafter):

@@ -184,6 +184,20 @@ def test_a_recommendation_keeps_to_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ("vllm", "--dcp on vLLM: beside it speculation runs on some attention backends, with MTP"),
+        ("trtllm", "TensorRT-LLM does not share a cache over devices with AR and SD (--dcp); this prices it as if"),
+        ("llama-cpp", "llama.cpp does not share a cache over devices with AR and SD (--dcp); this prices it as if"),
+    ],
+)
+def test_an_engine_that_is_named_says_how_far_it_goes(engine: str, said: str) -> None:
+    options: dict[str, Any] = {**LONG, "engine": engine, "b": 4, "strategies": ("ar", "sd")}
+    assert any(each.startswith(said) for each in configure(**options, dcp=8).warnings)
+    assert not any("--dcp" in each for each in configure(**options).warnings)
+
+
+@pytest.mark.parametrize(
     ("options", "names"),
     [
         ({"target": "deepseek-r1", "tp": 8, "dcp": 3}, ("dcp 3", "tp 8", "1, 2, 4, 8")),
