@@ -14,7 +14,7 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.site import Site, memoized
 from ssdsim.transformer.cache_memory import PLAIN, CacheMemory, Caching, in_pages, paged_bytes, state_bytes
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.context_parallel import most_that_share
+from ssdsim.transformer.context_parallel import legal_context_parallel, most_that_share
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, QUANTISED_BYTES, WEIGHT_BYTES
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.shard import legal_tensor_parallel
@@ -306,7 +306,8 @@ def target_alone(site: Site, lookahead: int) -> Occupancy:
 
 
 def _with_room(site: Site, lookahead: int, one_fits: bool) -> str:
-    """What has room for all sequences, one change at a time: more devices, a shorter context, a format of fewer bits.
+    """What has room for all sequences, one change at a time: more devices, a shared cache, a shorter context, a
+    format of fewer bits.
 
     Where not even one sequence fits, and no format has room, also a smaller model.
     """
@@ -323,6 +324,8 @@ def _with_room(site: Site, lookahead: int, one_fits: bool) -> str:
     smaller = () if one_fits or formats else smaller_in_family(site.target)
     models = (card for card in smaller if site.tp in legal_tensor_parallel(card) and fits(target=card))
     ways = [f"{tp} {name} (tp {tp}{f', a node has {count}' if tp > count else ''})" for tp in islice(degrees, 1)]
+    shared = (dcp for dcp in _sharing(site) if dcp > site.dcp and fits(dcp=dcp))
+    ways += [f"--dcp {dcp}" for dcp in islice(shared, 1)]
     ways += [f"--context {tokens}" for tokens in shorter[-1:]]
     ways += [f"--dtype {kept}" for kept in formats[:1]]
     ways += [f"--target {card.name}" for card in islice(models, 1)]
@@ -330,6 +333,12 @@ def _with_room(site: Site, lookahead: int, one_fits: bool) -> str:
         return ""
     of = f" for {site.batch}" if site.batch > 1 else ""
     return f"; there is room{of} with {' or '.join(filter(None, (', '.join(ways[:-1]), ways[-1])))}"
+
+
+def _sharing(site: Site) -> tuple[int, ...]:
+    """The numbers of the target's devices that may share a cache, as far as the engine has them do so."""
+    known = site.runtime.runs
+    return legal_context_parallel(site.target, site.sharing) if known is None or known.dcp else ()
 
 
 def _narrower(site: Site) -> list[str]:

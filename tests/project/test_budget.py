@@ -46,7 +46,7 @@ BUDGETS = {
     # A pass on the kernels of its engine.
     # Two passes on one device: what it hides of them, and how sure that is.
     # Devices that share a cache.
-    "ssdsim/pricing": (2_080, 9),
+    "ssdsim/pricing": (2_088, 9),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.
     # The format of a draft beside a file.

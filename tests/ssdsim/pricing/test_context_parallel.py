@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from site_generator.shown import PROJECT
 from ssdsim import configure, predict, recommend
 from ssdsim.answers.predict import as_json
 from ssdsim.base.record import replace
@@ -132,7 +133,7 @@ def test_prompts_attend_as_before_beside_tokens_that_share() -> None:
 
 def test_long_contexts_fit_eight_times_as_often_and_are_read_faster() -> None:
     """DeepSeek-R1 on eight H200s at 64k: ten sequences fit without, and the shared cache pays from a few on."""
-    with refused("fits is 10"):
+    with refused("fits is 10", "--dcp 4"):
         predict(b=32, strategies=("ar",), **ALONE)
     many = predict(b=32, dcp=8, strategies=("ar",), **ALONE)
     assert many.configuration.site is not None
@@ -171,6 +172,33 @@ def test_the_saving_of_a_published_run_is_that_of_the_law() -> None:
             cost_of_operations([(each, 27) for each in shared_attention(op, n)], profile, engine) for n in (1, 16)
         )
         assert 1e3 * (own.seconds - parts.seconds) == pytest.approx(without - with_a2a, rel=0.25)
+
+
+def test_what_the_page_says_is_so() -> None:
+    page = " ".join((PROJECT / "docs/how-to/mixtures.md").read_text(encoding="utf-8").split())
+
+    def speed(name: str, batch: int, **more: Any) -> float:
+        return float(predict(b=batch, strategies=("ar", "sd"), **{**LONG, **more}).estimates[name].tokens_per_second)
+
+    ar, sd = (round(100 * (speed(name, 8, dcp=8) / speed(name, 8) - 1)) for name in ("ar", "sd"))
+    assert f"decodes eight sequences {ar} % faster, with SD {sd} % faster, and 74 fit where 10 did" in page
+    with refused("fits is 10"):
+        predict(b=1000, strategies=("sd",), **LONG)
+    short, long = {"alpha": 0.8, "context": 32_768}, {"alpha": 0.8}
+    apart, together = {"attention": "data-parallel"}, {"dcp": 8}
+    few = (speed("sd", 8, **long, **apart), speed("sd", 8, **long, **together))
+    many = (speed("sd", 64, **short, **apart), speed("sd", 64, **short, **together))
+    assert "{:.0f} tokens/s of all with 8 sequences at 64k, against {:.0f} with".format(*few) in page
+    assert "{:,.0f} with 64 at 32k, against {:,.0f}.".format(*many) in page
+    with refused("fits is 48"):
+        speed("sd", 64, **apart)
+    qwen = {"target": "qwen3-235b-a22b", "hardware": "h200-sxm", "tp": 8, "context": 32_768, "strategies": ("ar",)}
+    gains = [
+        float(predict(**qwen, engine="vllm", b=b, dcp=2).estimates["ar"].tokens_per_second)
+        / float(predict(**qwen, engine="vllm", b=b).estimates["ar"].tokens_per_second)
+        for b in (1, 32)
+    ]
+    assert f"AR loses {100 - 100 * gains[0]:.0f} % at one sequence and gains {100 * gains[1] - 100:.0f} % at 32" in page
 
 
 def test_a_recommendation_keeps_to_it() -> None:
