@@ -22,6 +22,7 @@ from ssdsim.hardware.runtime_catalog import SUFFIX, save_runtime
 from ssdsim.readers.acceptance.counts import ImportOptions
 from ssdsim.readers.acceptance.read import PairLabels, import_acceptance
 from ssdsim.tokens.pair_file import Findings, Pair
+from ssdsim.tokens.rules import RULES, TOKEN
 
 if TYPE_CHECKING:
     from calibration.runtimes.fit import DecodingSpeed
@@ -235,7 +236,10 @@ def _save(profile: HardwareProfile, output: Path) -> None:
     keep_profile(profile, output)
 
 
-_ASKED, _NAMED = ("k", "model", "sampled", "since_start", "adaptive"), ("target", "draft", "temperature")
+_ASKED, _NAMED = (
+    ("k", "model", "sampled", "since_start", "adaptive"),
+    ("target", "draft", "temperature", "acceptance_rule"),
+)
 
 
 @command.command("acceptance", example="ssdsim import acceptance vllm.log --k 3 -o pair.json")
@@ -245,6 +249,7 @@ _ASKED, _NAMED = ("k", "model", "sampled", "since_start", "adaptive"), ("target"
 @click.option("--target", help="the target's id or card, where no file says it")
 @click.option("--draft", help="the draft's id or card, where no file says it")
 @click.option("--temperature", type=Finite(0.0, 100.0), help="of the sampling; engines do not log it")
+@click.option("--acceptance-rule", type=click.Choice((TOKEN, *RULES.files)), help="the engine's; token if not said")
 @click.option("--k", type=click.IntRange(1, 1000), help="tokens drafted a round: where no file says it, or to cut to")
 @click.option("--set", "named", multiple=True, metavar="NAME=FILE[,FILE]", help="files of a set of requests")
 @click.option("--served", "model", help="the served model whose counters to read, where there are several")

@@ -10,6 +10,7 @@ from ssdsim.base.kinds_of_lists import Names, Ranges
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section, searched_choice
 from ssdsim.strategies import drafters
 from ssdsim.tokens.priors import TEXTS
+from ssdsim.tokens.rules import RULES, TOKEN
 
 WHOM = (
     Option(
@@ -148,6 +149,25 @@ ACCEPTANCE = (
                 "{it} has no effect with --acceptance (the file says what is accepted)",
             ),
         ),
+    ),
+    _acceptance(
+        name="acceptance_rule",
+        prominence=1,
+        default=TOKEN,
+        kind=OneOf((TOKEN, *RULES.files)),
+        about="how drafts are tested: a token after the other, or as vLLM's block (exact) and fly, or TensorRT-LLM's "
+        "relaxed (both change the answers)",
+        axis="acceptance rule",
+        groups=(Group.CHOICE,),
+    ),
+    _acceptance(
+        name="rule_odds",
+        kind=Number(1e3, 1.0),
+        about="how many times the token rule's odds that a token is accepted, under --acceptance-rule",
+        axis="odds under the acceptance rule",
+        default_note="what was published of the rule",
+        groups=(Group.ACCEPTANCE,),
+        needs=Needs(("acceptance_rule",), "(whose odds they are)"),
     ),
     Option(
         name="output_tokens",

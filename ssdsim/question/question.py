@@ -13,6 +13,7 @@ from ssdsim.base.settings import GIVEN, Entry, Settings, TrackedSettings
 from ssdsim.hardware.runtime_catalog import older_than_all
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
+from ssdsim.question.acceptance_rule import rule_warnings, settle_rule
 from ssdsim.question.checked_options import checked
 from ssdsim.question.drafting import (
     ahead_warnings,
@@ -136,6 +137,7 @@ def complete(settings: Settings) -> None:
     settle_pair(settings)
     settle_drafter(settings)
     settle_draft(settings)
+    settle_rule(settings)
 
 
 def contestants_of(settings: Settings) -> Contestants:
@@ -185,7 +187,8 @@ def warnings_of(
     older = None if site is None or settings["engine"] is None else older_than_all(settings["engine"])
     of_places = () if site is None or not contestants.draft else placeholder_warnings(site)
     of_names = (*of_names, *([older] if older else []), *of_places, *_of_rounds(site, contestants))
-    return (*token_warnings(settings), *published_warnings(settings), *of_drafts, *of_names)
+    of_rule = rule_warnings(settings) if contestants.draft else ()
+    return (*token_warnings(settings), *published_warnings(settings), *of_rule, *of_drafts, *of_names)
 
 
 def _of_rounds(site: Site | None, contestants: Contestants) -> Iterator[str]:

@@ -22,6 +22,7 @@ from ssdsim.strategies.protocols.alternate import beside_target
 from ssdsim.strategies.protocols.axes import LookaheadAxis
 from ssdsim.strategies.protocols.hits import FOUND_NOTHING, acceptance_share, now_and_then
 from ssdsim.strategies.protocols.strategy import Strategy, own_lookahead
+from ssdsim.tokens.rules import TOKEN
 
 LOOK_UPS = {each.name: each for each in (NGram(), Suffix())}
 
@@ -141,7 +142,13 @@ def _verified(options: Mapping[str, Any]) -> tuple[float, int]:
 
 def _looked_up(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Options as the look-up reads them: it always proposes what it finds, at the given acceptance."""
-    own = {"alpha": options["hybrid_alpha"], "found": None, "acceptance": None, "alpha_concentration": None}
+    own = {
+        "alpha": options["hybrid_alpha"],
+        "found": None,
+        "acceptance": None,
+        "alpha_concentration": None,
+        "acceptance_rule": TOKEN,
+    }
     return ChainMap({**own, "pair": None}, options)  # type: ignore[arg-type]
 
 

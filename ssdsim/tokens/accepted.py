@@ -12,8 +12,9 @@ import numpy as np
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
-from ssdsim.tokens.acceptance import accepted_length_pmf
+from ssdsim.tokens.acceptance import accepted_length_pmf, rates_of
 from ssdsim.tokens.acceptance_models import RequestKinds, beta_kinds, beta_kinds_by_position, load_acceptance
+from ssdsim.tokens.rules import RULES, TOKEN, AcceptanceRule
 
 _LAWS = ("synthetic", "multinomial")
 
@@ -40,11 +41,29 @@ class Accepted(Record):
         kinds = self.kinds and RequestKinds(self.kinds.weights, share * self.kinds.pmfs + (1.0 - share) * nothing)
         return Accepted(share * self.pmf + (1.0 - share) * nothing, kinds, self.output_tokens)
 
+    def under(self, rule: AcceptanceRule, odds: Any) -> Accepted:
+        """Acceptance by another rule, whose factor on the token rule's odds is ``odds``: a number, or a column."""
+
+        def pmf(of: Array) -> Array:
+            return accepted_length_pmf(rule.rates(rates_of(of), odds), of.shape[-1] - 1)
+
+        if self.kinds is None:
+            return Accepted(pmf(self.pmf))
+        return Accepted.of_kinds(RequestKinds(self.kinds.weights, pmf(self.kinds.pmfs)), self.output_tokens)
+
 
 def accepted_by_options(
     options: Mapping[str, Any], tokens: int, first: int = 0, last_continues: bool = False
 ) -> Accepted:
-    """Accepted of a draft of ``tokens`` tokens, by ``--acceptance``, ``--alpha`` and ``--alpha-concentration``.
+    """Accepted of a draft of ``tokens`` tokens, by the rule that tests them."""
+    accepted = _by_token(options, tokens, first, last_continues)
+    if options["acceptance_rule"] == TOKEN or not tokens:
+        return accepted
+    return accepted.under(RULES.find(options["acceptance_rule"]), options["rule_odds"])
+
+
+def _by_token(options: Mapping[str, Any], tokens: int, first: int, last_continues: bool) -> Accepted:
+    """Accepted by the token rule, of ``--acceptance``, ``--alpha`` and ``--alpha-concentration``.
 
     Parameters
     ----------

@@ -264,6 +264,7 @@ class PairSettings(Card):
     top_k: Number | None = None
     processors: dict[str, Any] | None = None
     draft_sampling: Literal["same", "raw"] | None = None
+    acceptance_rule: str | None = None
     saguaro_width: Literal["F", "F+1"] | None = None
     starts: str | None = None
     max_new_tokens: Number | None = None

@@ -29,7 +29,8 @@ BUDGETS = {
     # Signals at the very end.
     # How prompts are processed, and why.
     # The next command keeps the context and the acceptance; why SSD is not in a table of all strategies.
-    "ssdsim/cli": (4_896, 29),
+    # The rule of acceptance.
+    "ssdsim/cli": (4_900, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
@@ -53,7 +54,8 @@ BUDGETS = {
     # A warning of rounds that no row tells.
     # Heads fall no further than the longest context measured.
     # Devices that share a cache.
-    "ssdsim/question": (4_215, 22),
+    # Rules of acceptance: what each adds, and where it adds nothing.
+    "ssdsim/question": (4_320, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
@@ -74,9 +76,11 @@ BUDGETS = {
     # Devices of two kinds.
     # SSD's draft on its target's device.
     # PEARL's gamma as engines choose it, and what that loses to the best.
-    "ssdsim/strategies": (5_600, 36),
+    # No rule of acceptance is described for trees.
+    "ssdsim/strategies": (5_612, 36),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
-    "ssdsim/tokens": (3_310, 21),
+    # Rules of acceptance, with what was published of them.
+    "ssdsim/tokens": (3_415, 22),
     # Names of checkpoints, activations of a device; a GRU after a block.
     # Headers of GGUF files.
     # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.

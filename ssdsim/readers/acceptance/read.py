@@ -52,6 +52,7 @@ class PairLabels(Record):
     target: str | None = None
     draft: str | None = None
     temperature: float | None = None
+    acceptance_rule: str | None = None
 
 
 def engine_named(name: str) -> LogReader:
@@ -103,7 +104,7 @@ def import_acceptance(
         target=Participant(id=agreed_model(served, named.target, "target", where)),
         draft=Participant(id=agreed_model(drafted, named.draft, "draft", where)),
         how=first.how,
-        settings=PairSettings(temperature=temperature, k=whole.k),
+        settings=PairSettings(temperature=temperature, k=whole.k, acceptance_rule=named.acceptance_rule),
         requests=findings.count,
         by_temperature=(
             AtTemperature(

@@ -239,6 +239,7 @@ RATES = frozenset(
     (
         "alpha",
         "alpha_backup",
+        "rule_odds",
         "p_hit",
         "p_hit_backup",
         *(law.name + of for law in (C, R) for of in ("", "_all", "_backup")),

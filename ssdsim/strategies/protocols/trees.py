@@ -24,6 +24,7 @@ from ssdsim.strategies.protocols.axes import WordAxis
 from ssdsim.tokens.acceptance import rates_of
 from ssdsim.tokens.hit_rates import hit_curves
 from ssdsim.tokens.pair_choice import positions_known
+from ssdsim.tokens.rules import TOKEN
 from ssdsim.tokens.trees.drafted import RANKS, Drafted, DynamicTrees, RankModel, StaticTree, best_tree, tree_of_widths
 from ssdsim.tokens.trees.shape import Tree
 
@@ -254,6 +255,8 @@ def _proposed(depth: int, beam: int) -> int:
 
 
 def _model(settings: Mapping[str, Any], drafter: Drafter, first: Array) -> RankModel:
+    if settings["acceptance_rule"] != TOKEN:
+        raise DoesNotFit(f"--acceptance-rule {settings['acceptance_rule']} tests chains: of a tree nobody described it")
     concentration = settings["tree_concentration"]
     if settings["tree_ranks"] is not None:
         by_depth = isinstance(settings["alpha"], list | tuple)  # deeper guesses are not those of the ranks

@@ -61,6 +61,8 @@ def value(option: Option) -> Any:
             return of.names[-1]
         case kinds.NumberOrWord(kinds.Number()):
             return 0.5
+        case kinds.Number(least=least):
+            return max(0.5, 1.5 * least)
     return GIVEN[type(option.kind)]
 
 
