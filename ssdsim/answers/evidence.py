@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ssdsim.base.option import spelled
@@ -58,6 +58,34 @@ def standing_text(each: TokenInput) -> str:
     if each.standing == "placeholder":
         return f"a placeholder ({each.rests_on})" if each.rests_on.startswith(PRIOR) else NOBODY
     return "given" if each.standing == "given" else f"{each.standing}, {each.rests_on}"
+
+
+_MAIN = ("alpha", "acceptance", "p_hit", "hit_c", "hit_curve")  # inputs of a first screen
+_RULE = "rule_odds"
+
+
+def assumed(inputs: Sequence[TokenInput], seen: Mapping[str, tuple[float, float]]) -> dict[str, list[str]]:
+    """What an answer takes for acceptance and hits, by who says so: ``acceptance 0.33-0.94``.
+
+    ``seen`` are the ranges over which acceptance and hits were drawn, by what is measured.
+    """
+    told: dict[str, dict[str, None]] = {}
+    for each in [one for one in inputs if one.name in (*_MAIN, _RULE)] or inputs:
+        if each.name == _RULE:
+            value = range_text(each) if each.is_open else value_text(each)
+        elif each.what in seen and each.is_open:
+            value = "-".join(f"{end:.2g}" for end in seen[each.what])
+        else:
+            value = value_text(each)
+        what = each.what if each.name in _MAIN else ALL[each.name].axis
+        told.setdefault(_says_so(each), {})[f"{what} {value}"] = None
+    return {standing: [*values] for standing, values in told.items()}
+
+
+def _says_so(each: TokenInput) -> str:
+    if each.standing == "placeholder":
+        return "nobody measured yours"
+    return f"measured, {each.rests_on.partition(':')[0]}" if each.standing == "measured" else standing_text(each)
 
 
 def inputs_text(inputs: Iterable[TokenInput]) -> str:

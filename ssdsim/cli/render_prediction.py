@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ssdsim.answers.columns import TITLED
-from ssdsim.answers.evidence import inputs_text, range_text, standing_text, value_text
+from ssdsim.answers.evidence import assumed, inputs_text
 from ssdsim.answers.over_c import AtC
 from ssdsim.answers.predict import Prediction
 from ssdsim.answers.verdict import percent, title_of, worth_measuring
@@ -26,13 +26,10 @@ from ssdsim.pricing.site import Site
 from ssdsim.question.configuration import Configuration
 from ssdsim.question.drafting import published_head
 from ssdsim.question.engines import Engine
-from ssdsim.question.options import ALL, DEFAULTS
-from ssdsim.question.token_inputs import TokenInput
+from ssdsim.question.options import DEFAULTS
 from ssdsim.rounds.round import PART_TITLES, PARTS, Estimate
 from ssdsim.tokens.saguaro import PLAIN
 
-_MAIN = ("alpha", "acceptance", "p_hit", "hit_c", "hit_curve")  # inputs of a first screen
-_RULE = "rule_odds"
 _MOVES = 0.05  # of a round or of the passes' time: what is less cannot move the answer by more
 BAR_WIDTH = 56
 _ALL, _MORE = "--explain: rounds, ranges, sources", "--explain: more"
@@ -150,24 +147,8 @@ def _why(prediction: Prediction) -> str:
 
 def _assumed(prediction: Prediction) -> str:
     """What the answer takes for acceptance and hits, and who says so; ``--explain`` has all that they rest on."""
-    told: dict[str, dict[str, None]] = {}
-    inputs = prediction.configuration.inputs
-    for each in [one for one in inputs if one.name in (*_MAIN, _RULE)] or inputs:
-        if each.name == _RULE:
-            value = range_text(each) if each.is_open else value_text(each)
-        elif each.what in prediction.seen and each.is_open:
-            value = "-".join(f"{end:.2g}" for end in prediction.seen[each.what])
-        else:
-            value = value_text(each)
-        what = each.what if each.name in _MAIN else ALL[each.name].axis
-        told.setdefault(_standing(each), {})[f"{what} {value}"] = None
+    told = assumed(prediction.configuration.inputs, prediction.seen)
     return "; ".join(f"{' and '.join(values)}: {standing}" for standing, values in told.items())
-
-
-def _standing(each: TokenInput) -> str:
-    if each.standing == "placeholder":
-        return "nobody measured yours"
-    return f"measured, {each.rests_on.partition(':')[0]}" if each.standing == "measured" else standing_text(each)
 
 
 def _next(prediction: Prediction) -> str:

@@ -12,6 +12,7 @@ from ssdsim.advise.recommend.recommendation import BatchAnswer, Recommendation, 
 from ssdsim.advise.recommend.request import Rank, SearchRequest
 from ssdsim.advise.recommend.words import how_sure, losses, percents, span
 from ssdsim.answers.decision import WORTH_KNOWING, Decision
+from ssdsim.answers.evidence import assumed as by_source
 from ssdsim.answers.turning import conditions
 from ssdsim.answers.verdict import title_of
 from ssdsim.base.intervals import Interval
@@ -340,17 +341,15 @@ def assumed(recommendation: Recommendation) -> str:
     for answer in answers:
         for what, within in answer.choice.inputs.items() if answer.choice else ():
             ranges.setdefault(what, []).append(within)
-    open_range = {each.what: each.within for each in recommendation.inputs if each.name == "alpha" and each.within}
-    ends = {what: (min(w.low for w in of), max(w.high for w in of)) for what, of in ranges.items()}
-    said = [f"{what} {low:.2g}-{high:.2g}" for what, (low, high) in {**ends, **open_range}.items()]
-    placeholders = any(each.standing == "placeholder" for each in recommendation.inputs)
-    exact = [each for each in recommendation.inputs if not each.is_open]
-    said += [f"{each.what} {each.standing}" for each in exact if each.what not in ranges][:1]
+    within = {each.what: each.within for each in recommendation.inputs if each.name == "alpha" and each.within}
+    seen = {what: (min(w.low for w in of), max(w.high for w in of)) for what, of in ranges.items()} | within
+    told = by_source([each for each in recommendation.inputs if each.what in seen or not each.is_open], seen)
+    said = "; ".join(f"{', '.join(values)}: {source}" for source, values in told.items())
     gains = [(a.decision.gain_of_knowing, a.batch) for a in answers if a.decision is not None]
     worth = {what: [gain.get(what, 0.0) for gain, _ in gains] for what in (ACCEPTANCE, HITS)}
     most = max(worth, key=lambda what: max(worth[what]))
     knowing = f"; knowing {most} gains {percents(worth[most])}" if max(worth[most]) > _GAINS else ""
-    return f"{', '.join(said)}{': nobody measured yours' if placeholders else ''}{knowing}"
+    return f"{said}{knowing}"
 
 
 def _served(plan: LaunchPlan | None, request: SearchRequest) -> Iterator[tuple[str, str]]:

@@ -79,3 +79,13 @@ def test_a_table_of_all_strategies_says_why_ssd_is_not_in_it() -> None:
     """A target that takes all eight GPUs leaves none for a draft of its own."""
     asked_for = ("--gpus", "8xb200", "--model", "glm-5.2", "--strategies", "ar,sd,ssd,pearl", "--k", "3", "--all")
     assert "No room SSD and 1 more: glm-5.2 at tp 4 needs " in words("recommend", *asked_for, "--quiet")
+
+
+def test_what_is_assumed_comes_with_its_source_as_in_a_prediction() -> None:
+    head = ("--model", "llama-3.1-8b", "--drafter", "eagle3", "--quiet")
+    source = "published, eagle3-llama-3.1-8b on MT-Bench, temperature 0, vllm-project/vllm issue 20780"
+    told = rf"Assumed acceptance 0\.\d+-0\.\d+: {source}; hits 0\.\d+-0\.\d+: nobody measured yours"
+    assert re.search(told, words("recommend", "--gpus", "2xh100", *head))
+    assert re.search(told, " ".join(asked("predict", "--hardware", "h100", "--tp", "1", *head).stdout.split()))
+    given = ("--model", "llama-3.1-8b", "--alpha", "0.8", "--p-hit", "0.7", "--quiet")
+    assert "Assumed acceptance 0.8, hits 0.7: given" in words("recommend", "--gpus", "2xh100", *given)
