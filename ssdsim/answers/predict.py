@@ -11,6 +11,7 @@ import numpy as np
 
 from ssdsim.answers.columns import COLUMNS, prediction_table
 from ssdsim.answers.decision import RULES, Candidate, Decision, Rule, decide, knowable, knowable_timings, share_fastest
+from ssdsim.answers.draft_elsewhere import Elsewhere, elsewhere
 from ssdsim.answers.over_c import AtC, over_c
 from ssdsim.answers.own_best import Looked, Variant, at_their_best
 from ssdsim.answers.turning import measurable, turning
@@ -52,6 +53,7 @@ class Prediction(Displayable, Record):
 
     ``over_c`` is what Saguaro's C makes of each strategy for which it was searched.
     ``energy`` is what each strategy draws, where that was asked for.
+    ``draft_elsewhere`` are other places as good as the one that was given for a draft.
     ``seen`` are the ranges of the acceptance and of the hit rate over which the draws go, where these are not certain.
     """
 
@@ -64,6 +66,7 @@ class Prediction(Displayable, Record):
     seen: Mapping[str, tuple[float, float]] = MappingProxyType({})
     over_c: Mapping[str, tuple[AtC, ...]] = MappingProxyType({})
     energy: Mapping[str, Energy] = field(default_factory=dict)
+    draft_elsewhere: tuple[Elsewhere, ...] = ()
 
     @property
     def decision(self) -> Decision[Variant]:
@@ -155,6 +158,11 @@ def predict(
     configuration, looked = at_their_best(options, rates, rule)
     check_read(options, [options], configuration)
     predicted = predict_configured(configuration, looked, rates, solver, progress=progress, rule=rule)
+
+    def there(options: Mapping[str, Any]) -> Prediction:
+        return predict_configured(*at_their_best(options, rates, rule), rates, rule=rule)
+
+    predicted = replace(predicted, draft_elsewhere=elsewhere(predicted, there))
     return with_energy(predicted, rates.errors) if energy else predicted
 
 
@@ -318,7 +326,7 @@ def as_json(prediction: Prediction) -> dict[str, Any]:
             "verdict": _verdict(prediction),
             **configured(prediction.configuration),
             "strategies": {name: _strategy(prediction, name) for name in prediction.estimates},
-            "prompts": prediction.prompts,
+            **picked(prediction, "prompts", "draft_elsewhere"),
             "warnings": prediction.configuration.warnings,
         }
     )

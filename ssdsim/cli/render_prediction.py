@@ -31,6 +31,7 @@ from ssdsim.rounds.round import PART_TITLES, PARTS, Estimate
 from ssdsim.tokens.saguaro import PLAIN
 
 _MOVES = 0.05  # of a round or of the passes' time: what is less cannot move the answer by more
+_AS_FAST = 1.015  # a ratio that rounds to no more than 1.01
 BAR_WIDTH = 56
 _ALL, _MORE = "--explain: rounds, ranges, sources", "--explain: more"
 _ASKED_TOO = ("context", "alpha", "pair", "text", "acceptance")  # what recommend takes beside what is always carried
@@ -45,6 +46,7 @@ def print_prediction(prediction: Prediction, explain: bool, quiet: bool) -> None
     measure, said = worth_measuring(prediction.decision), prediction.verdict.sentence
     lines = {
         "How sure": prediction.verdict.sure,
+        "Draft": _elsewhere(prediction),
         "Joules": _joules(prediction),
         "Saguaro": _gains_of_c(prediction),
         "Turns": prediction.verdict.turns,
@@ -95,6 +97,17 @@ def _first_table(prediction: Prediction) -> list[tuple[str, ...]]:
         drawn = () if of is None else (_rate(of.joules_per_token.median), f"{of.watts_per_gpu:.0f}")
         table.append((title_of(name), shown, *between, gpus, *drawn, drafts))
     return table
+
+
+def _elsewhere(prediction: Prediction) -> str:
+    """Other places where the draft would do as well: ``as fast beside its target (SD on 1 GPU)``."""
+    unit = prediction.configuration.devices
+    told = [
+        f"{'as fast' if each.ratio < _AS_FAST else f'{each.ratio:.2f}x as fast'} {each.where} "
+        f"({title_of(each.strategy)} on {format_count(each.gpus)} {unit if each.gpus != 1.0 else unit[:-1]})"
+        for each in prediction.draft_elsewhere
+    ]
+    return "; ".join(told)
 
 
 def _joules(prediction: Prediction) -> str:

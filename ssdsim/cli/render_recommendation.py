@@ -341,8 +341,8 @@ def assumed(recommendation: Recommendation) -> str:
     for answer in answers:
         for what, within in answer.choice.inputs.items() if answer.choice else ():
             ranges.setdefault(what, []).append(within)
-    within = {each.what: each.within for each in recommendation.inputs if each.name == "alpha" and each.within}
-    seen = {what: (min(w.low for w in of), max(w.high for w in of)) for what, of in ranges.items()} | within
+    own = {each.what: each.within for each in recommendation.inputs if each.name == "alpha" and each.within}
+    seen = {what: (min(w.low for w in of), max(w.high for w in of)) for what, of in ranges.items()} | own
     told = by_source([each for each in recommendation.inputs if each.what in seen or not each.is_open], seen)
     said = "; ".join(f"{', '.join(values)}: {source}" for source, values in told.items())
     gains = [(a.decision.gain_of_knowing, a.batch) for a in answers if a.decision is not None]

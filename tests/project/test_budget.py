@@ -17,8 +17,8 @@ BUDGETS = {
     "ssdsim/advise": (4_000, 18),
     # Each at its own best, at many points at once; how sure, where it turns, each C; arguments of Python's calls.
     # Joules, from a replay that counts steps.
-    # What an answer assumes, in one place.
-    "ssdsim/answers": (5_730, 30),
+    # Where else a draft would do as well.
+    "ssdsim/answers": (5_818, 31),
     # Limits of files, what is JSON; spellings in Python; all that a card lacks, the road to one that is not there;
     # bytes that are no text.
     # What small files unpack to; a disk without room has a name.
@@ -31,7 +31,7 @@ BUDGETS = {
     # How prompts are processed, and why.
     # The next command keeps the context and the acceptance; why SSD is not in a table of all strategies.
     # The rule of acceptance.
-    "ssdsim/cli": (4_881, 29),
+    "ssdsim/cli": (4_896, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
