@@ -18,7 +18,7 @@ BUDGETS = {
     # Each at its own best, at many points at once; how sure, where it turns, each C; arguments of Python's calls.
     # Joules, from a replay that counts steps.
     # Where else a draft would do as well.
-    "ssdsim/answers": (5_818, 31),
+    "ssdsim/answers": (5_825, 31),
     # Limits of files, what is JSON; spellings in Python; all that a card lacks, the road to one that is not there;
     # bytes that are no text.
     # What small files unpack to; a disk without room has a name.
