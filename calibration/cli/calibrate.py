@@ -42,7 +42,14 @@ if TYPE_CHECKING:
 _SAME_MEMORY = 0.05  # a driver tells a little less than a datasheet
 
 
-@click.command("calibrate", cls=Verb, example="ssdsim calibrate --gpus 0-4")
+@click.command(
+    "calibrate",
+    cls=Verb,
+    example="ssdsim calibrate --gpus 0-4",
+    has_no={
+        "dcp": "calibrate has no --dcp: it times what one device does alone, and its messages, whoever shares a cache"
+    },
+)
 @record_options(CalibrationOptions)
 @click.option("--minutes", type=MINUTES, default=5.0, show_default=True)
 @click.option("--dry-run", is_flag=True, help="print the plan and end: points, repeats, minutes, memory, who does what")

@@ -60,7 +60,12 @@ for each in (validate_paper, validate_rows, validate_pair):
     command.add_command(each.command)
 
 
-@command.command("run", cls=Verb, example="ssdsim validate run --grid single -o validation")
+@command.command(
+    "run",
+    cls=Verb,
+    example="ssdsim validate run --grid single -o validation",
+    has_no={"dcp": "validate run has no --dcp: real ranks do not share a cache"},
+)
 @record_options(Real)
 @click.option("--max-error", type=OfKind(Percent()), help="exit 1 beyond it")
 @output_option(

@@ -140,9 +140,8 @@ SITE = (
         spellings=("--decode-context-parallel-size",),
         default=1,
         kind=Whole(),
-        about="of the target's devices with the same keys and values, how many share each sequence's cache in place of "
-        "a copy each (decode context parallel)",
-        axis="devices that share a cache (decode context parallel)",
+        about="target devices that share each sequence's cache where they would hold copies (decode context parallel)",
+        axis="devices that share a cache (DCP)",
         doubling=True,
     ),
     machine_choice(

@@ -38,6 +38,8 @@ class _CacheReader(HeadDrafter):
         )
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
+        if beside and site.dcp > 1:
+            raise DoesNotFit(f"{self.title} reads keys and values of all tokens, each device has a part: give --dcp 1")
         own = draft_on(site, site.tp if beside else 1, tokens, branches, beside)
         if beside:
             return own

@@ -131,6 +131,7 @@ def test_serve_says_the_slo_that_it_judged() -> None:
         ),
         ("plan -b 4", "error: plan has no batch: --rate or --concurrency"),
         ("plan --batch-size 4", "error: plan has no batch: --rate or --concurrency"),
+        ("validate run --dcp 2", "error: validate run has no --dcp: real ranks do not share a cache"),
         ("predict --alhpa 0.8", "No such option '--alhpa'; did you mean --alpha?"),
         ("predict --rate 4", "; recommend, plan have --rate"),
         ("predict --b 1,4", "error: --b 1,4: one value is taken here; ssdsim sweep takes several"),

@@ -174,6 +174,27 @@ def test_the_saving_of_a_published_run_is_that_of_the_law() -> None:
         assert 1e3 * (own.seconds - parts.seconds) == pytest.approx(without - with_a2a, rel=0.25)
 
 
+def test_a_hybrid_shares_its_attention_and_keeps_its_states() -> None:
+    card, options = find_transformer("qwen3.5-397b-a17b"), {"strategies": ("ar",), "hardware": "b200-sxm", "tp": 8}
+    assert card.recurrent is not None
+    assert legal_context_parallel(card, 8) == (1, 2, 4)
+    kept = card.precision()
+    caches = [demand_of(card, 8, context, 0, kept, dcp=dcp).sequence_bytes for context, dcp in ((4095, 1), (16_383, 4))]
+    assert caches[0] == caches[1]
+    fast, slow = (
+        predict(target=card.name, engine="vllm", context=131_072, b=16, dcp=dcp, **options).estimates["ar"]
+        for dcp in (4, 1)
+    )
+    assert fast.tokens_per_second > slow.tokens_per_second
+
+
+def test_a_draft_that_reads_its_targets_cache_has_no_part_of_it() -> None:
+    with refused("GliDe", "--dcp 1"):
+        predict(
+            target="qwen3-235b-a22b", hardware="h200-sxm", tp=8, drafter="glide", alpha=0.8, strategies=("sd",), dcp=2
+        )
+
+
 def test_what_the_page_says_is_so() -> None:
     page = " ".join((PROJECT / "docs/how-to/mixtures.md").read_text(encoding="utf-8").split())
 
