@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import choice, searched_choice
 from ssdsim.base.settings import Settings
@@ -26,7 +26,7 @@ from ssdsim.strategies.protocols.cached import Cached
 from ssdsim.strategies.protocols.hits import LAWS
 from ssdsim.strategies.protocols.strategy import late
 from ssdsim.strategies.protocols.trees import RANKS_OPTION, check_drafts_trees, check_ranks, mean_model
-from ssdsim.tokens.trees.rerooted import Growing, Rerooting, chain_of_trees
+from ssdsim.tokens.trees.rerooted import BARE, Rerooting, chain_of_trees, growth
 
 _MOST_TREES = 300
 _MOST_GROWN = 600
@@ -137,7 +137,7 @@ class SwiftSpec(Cached):
         DoesNotFit : too many trees are reached to look at each.
         """
         rates = mean_model(settings, drafter, 1).rates[0, : settings["swift_guesses"]]
-        rates = rates[: max(1, np.count_nonzero(rates))]  # nobody guesses what is never right
+        rates = np.sort(rates)[::-1][: max(1, np.count_nonzero(rates))]  # nobody guesses what is never right
         size = tuple(settings[f"swift_{what}"] for what in ("width", "passes", "nodes"))
         if (grown := prod((*size[:2], rates.size))) > _MOST_GROWN:
             raise DoesNotFit(
@@ -209,16 +209,17 @@ def _checks_the_root(me: Actor) -> Generator[Any, Any, None]:
 @lru_cache(maxsize=512)
 def _kernel(ranks: tuple[float, ...], width: int, passes: int, nodes: int, waits: bool) -> Kernel | None:
     """Kernel of the chain of trees; None if it reaches too many trees."""
-    how = Rerooting(ranks, width, passes, nodes)
-    chain = chain_of_trees(how, how.fresh if waits else Growing(), _MOST_TREES)
+    how = Rerooting(growth(ranks, width, passes), nodes)
+    chain = chain_of_trees(how, how.fresh if waits else BARE, _MOST_TREES)
     if chain is None:
         return None
-    names = {tree: "miss" if tree is None else f"tree {number}" for number, tree in enumerate(chain)}
-    most = max(outcome.accepted for outcomes in chain.values() for outcome in outcomes)
-    rows: dict[str, dict[str, Array]] = {}
-    for tree, outcomes in chain.items():
-        row = rows.setdefault(names[tree], {})
-        for outcome in outcomes:
-            pmf = row.setdefault(names[outcome.tree], np.zeros(most + 1))
-            pmf[outcome.accepted] += outcome.probability
-    return Kernel.by_state(rows)
+    number = {tree: at for at, tree in enumerate(chain)}
+    every = [
+        (number[tree], each.accepted + 1, number[each.tree], each.probability)
+        for tree, outcomes in chain.items()
+        for each in outcomes
+    ]
+    *where, chances = zip(*every, strict=True)
+    p = np.zeros((len(chain), max(where[1]) + 1, len(chain)))
+    np.add.at(p, tuple(map(np.array, where)), chances)
+    return Kernel(tuple("miss" if tree is None else f"tree {at}" for tree, at in number.items()), p)

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
+from ssdsim.strategies import swiftspec
 from ssdsim.tokens.acceptance import expected_tokens
+from ssdsim.tokens.trees import rerooted
 from tests.refusals import refused
 
 
@@ -95,13 +97,42 @@ def test_wider_passes_and_more_nodes_never_hurt_where_they_cost_nothing() -> Non
 
 def test_guesses_that_are_equally_likely_do_not_change_places_with_the_last_bit_of_a_rate() -> None:
     """Tokens a round rise smoothly with the rate: paths of the same ranks in another order tie, whatever the rate."""
-    tokens = [
+    by_rate = [
         configure(strategies="swiftspec", t_sd=0.2, alpha=alpha, k=6, swift_width=2, swift_passes=3, swift_nodes=9,
                   swift_guesses=2).scenarios["swiftspec"].estimate.tokens_per_round
         for alpha in (0.614, 0.615, 0.616, 0.617, 0.618)
     ]  # fmt: skip
-    steps = np.diff(tokens)
+    steps = np.diff(by_rate)
     assert np.all((steps > 0.0) & (steps < 0.01))
+
+
+def tokens(alpha: float, width: int, passes: int, nodes: int, **options: Any) -> list[float]:
+    """Tokens a round and P(lost)."""
+    made = swift(alpha, 1.0, 3, width, passes, nodes, 0.2, **options).tokens.averages
+    return [float(made.tokens_per_round), float(made.to["miss"])]
+
+
+@given(
+    alpha=st.floats(0.05, 0.95),
+    width=st.integers(1, 6),
+    passes=st.integers(1, 6),
+    nodes=st.lists(st.integers(1, 9), min_size=2, max_size=5, unique=True),
+)
+@settings(deadline=None, max_examples=15)
+def test_trees_that_are_remembered_change_no_answer(alpha: float, width: int, passes: int, nodes: list[int]) -> None:
+    """However many nodes were verified before, the same trees are reached, to the last bit."""
+    swiftspec._kernel.cache_clear()
+    after_others = [tokens(alpha, width, passes, each) for each in nodes]
+    for each, known in zip(nodes, after_others, strict=True):
+        rerooted.growth.cache_clear()
+        swiftspec._kernel.cache_clear()
+        assert tokens(alpha, width, passes, each) == known
+
+
+def test_guesses_count_by_how_likely_they_are_and_not_by_their_place_in_the_list() -> None:
+    sure, mixed = ([0.5, 0.3, 0.1], [0.5, 0.1, 0.3])
+    assert tokens(0.5, 2, 3, 6, tree_ranks=sure) == tokens(0.5, 2, 3, 6, tree_ranks=mixed)
+    assert tokens(0.5, 2, 3, 6, tree_ranks=[0.5, 0.3]) == tokens(0.5, 2, 3, 6, tree_ranks=[0.5, 0.0, 0.3])
 
 
 def test_on_hardware_the_draft_makes_as_many_passes_as_a_verification_takes() -> None:
