@@ -81,7 +81,8 @@ BUDGETS = {
     "ssdsim/strategies": (5_612, 36),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     # Rules of acceptance, with what was published of them.
-    "ssdsim/tokens": (3_415, 22),
+    # Trees by number, and what a draft made of each.
+    "ssdsim/tokens": (3_490, 22),
     # Names of checkpoints, activations of a device; a GRU after a block.
     # Headers of GGUF files.
     # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.
