@@ -31,7 +31,7 @@ class Outcome(Record):
     tree: Tree | None
 
 
-class Place(NamedTuple):
+class TreePlace(NamedTuple):
     """A place in any tree; the likeliest comes first, then the shallowest, then that of the lowest ranks."""
 
     minus_value: float
@@ -39,9 +39,9 @@ class Place(NamedTuple):
     depth: int
     path: tuple[int, ...]
     number: int
-    after: Place | None
+    after: TreePlace | None
     """The sibling of the next rank."""
-    children: list[Place]
+    children: list[TreePlace]
     """By rank from 1 on, numbered one after the other, once they are asked for."""
 
 
@@ -50,16 +50,16 @@ class Places:
 
     def __init__(self, ranks: tuple[float, ...]) -> None:
         self.ranks = ranks
-        self.root = Place(-1.0, 0, (), 0, None, [])
+        self.root = TreePlace(-1.0, 0, (), 0, None, [])
         self.made = 1
 
-    def children(self, place: Place) -> list[Place]:
+    def children(self, place: TreePlace) -> list[TreePlace]:
         """The children of a node by rank."""
         if not place.children:
             after = None
             for at in reversed(range(len(self.ranks))):
                 path = (*place.path, at + 1)
-                after = Place(-self._product(path), place.depth + 1, path, self.made + at, after, [])
+                after = TreePlace(-self._product(path), place.depth + 1, path, self.made + at, after, [])
                 place.children.insert(0, after)
             self.made += len(self.ranks)
         return place.children
@@ -108,7 +108,7 @@ class Growth:
         waiting = [place for place in waiting if place.depth < deepest]
         heapify(waiting)
         for _ in range(self._passes):
-            likeliest: list[Place] = []
+            likeliest: list[TreePlace] = []
             while waiting and len(likeliest) < self._width:
                 place = waiting[0]
                 likeliest.append(place)
@@ -123,12 +123,12 @@ class Growth:
                     heappush(waiting, first)
         return Grown(self._numbered(expanded), max(place.depth for place in expanded))
 
-    def _nodes(self, tree: Tree) -> tuple[list[Place], list[Place]]:
+    def _nodes(self, tree: Tree) -> tuple[list[TreePlace], list[TreePlace]]:
         """Nodes that were expanded, parents before children, and of others the likeliest among siblings."""
         if tree == BARE:
             return [], [self.places.root]
-        expanded: list[Place] = []
-        waiting: list[Place] = []
+        expanded: list[TreePlace] = []
+        waiting: list[TreePlace] = []
         open_ = [(self.places.root, tree)]
         for place, its in open_:
             expanded.append(place)
@@ -139,7 +139,7 @@ class Growth:
                 open_.append((child, below))
         return expanded, waiting
 
-    def _numbered(self, expanded: Sequence[Place]) -> Sequence[Tree]:
+    def _numbered(self, expanded: Sequence[TreePlace]) -> Sequence[Tree]:
         """The trees that begin at places, of which those with children are given, parents first."""
         trees = array("i", bytes(4 * self.places.made))
         wide, subtrees, numbers = len(self.places.ranks), self.subtrees, self._number
@@ -195,9 +195,9 @@ class Rerooting:
                 if bonus.number not in checked:
                     yield Outcome(value * rate, depth, trees[bonus.number] if guessed else None)
 
-    def _likeliest(self, tree: Tree) -> list[Place]:
+    def _likeliest(self, tree: Tree) -> list[TreePlace]:
         """The nodes that are verified, the likeliest first."""
-        found: list[Place] = []
+        found: list[TreePlace] = []
         waiting = [(self._how.places.root, tree)]
         while waiting and len(found) < self._verified:
             place, its = heappop(waiting)
