@@ -25,6 +25,11 @@ LINKS: Mapping[str, tuple[float, float]] = {
     "nvlink3": (8e-6, 0.8 * 300e9),
     "nvlink4": (8e-6, 0.8 * 450e9),
 }
+NETWORKS: Mapping[str, tuple[float, float, str]] = {
+    "rdma": (1.5e-6, 10.7e9, "ib_send_lat from host to host over 100 Gbit/s (D. Potter, master's thesis)"),
+    "tcp": (26e-6, 0.83e9, "medians over 10 Gbit/s of RTI Perftest, Connext 6.1.1"),
+}
+"""Links between machines, and who published the half round trips that they are fitted to."""
 
 
 def scale(
@@ -128,6 +133,16 @@ def named_link(name: str, also: str = "") -> LinkModel:
         raise InputError(f"unknown link '{name}'{nearest(name, LINKS)} Allowed: {', '.join(LINKS)}{also}")
     latency_s, bandwidth = LINKS[name]
     return LinkModel(source=HYPOTHETICAL, latency_s=latency_s, bandwidth=bandwidth)
+
+
+def over_link(profile: HardwareProfile, name: str) -> HardwareProfile | None:
+    """Copy a profile with one of :data:`LINKS` or :data:`NETWORKS`, and that as its name; None without such a link."""
+    latency_s, bandwidth, source = NETWORKS.get(name, (*LINKS.get(name, (0.0, 0.0)), "80 % of the nominal rate"))
+    if not bandwidth:
+        return None
+    link = LinkModel(source=HYPOTHETICAL, latency_s=latency_s, bandwidth=bandwidth)
+    origin = Provenance(kind="datasheet", source=source)
+    return profile.changed(name=name, link=link, links=None, sources={**profile.sources, HYPOTHETICAL: origin})
 
 
 def _provenance(profile: HardwareProfile, memory_bandwidth: float, clock: float, link: str | None) -> Provenance:

@@ -353,3 +353,20 @@ class Network(Record):
 
     def cost_of(self, message_bytes: int) -> Cost:
         return Cost({"network": (self.latency_s + message_bytes / self.bytes_per_s, 0.0)})
+
+
+class NamedLink(Record):
+    """Messages take what the link of a profile says, with its error."""
+
+    profile: HardwareProfile
+
+    def cost_of(self, message_bytes: int) -> Cost:
+        return cost_of_message(message_bytes, self.profile)
+
+    @property
+    def summary(self) -> str:
+        """What its times rest on."""
+        link = self.profile.link_between()[1]
+        source = self.profile.sources[link.source]
+        error = f" {link.report.median_error:.1%}" if link.report and link.report.rows_held_out else ""
+        return f"{source.kind} from {source.source} {source.commit}".rstrip() + f": link{error}"

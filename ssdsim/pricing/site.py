@@ -18,6 +18,7 @@ from ssdsim.hardware.runtime_card import KERNELS, Runtime, far_from_rows
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import (
     Model,
+    NamedLink,
     Network,
     cost_of_launches,
     cost_of_message,
@@ -103,7 +104,7 @@ class Site(Record):
     data_parallel: bool = False
     dcp: int = 1
     engine_version: str = ""
-    network: Network | None = None
+    network: Network | NamedLink | None = None
 
     @cached_property
     def _known(self) -> dict[Any, Any]:

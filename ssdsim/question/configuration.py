@@ -18,6 +18,7 @@ from ssdsim.hardware.profile import provenance_summary
 from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import DoesNotFit, format_count
+from ssdsim.pricing.passes import NamedLink
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, PassKey, moved_by_warnings
 from ssdsim.question.engines import OF_FILE, engine_warnings
@@ -175,6 +176,8 @@ class Configuration(Displayable, Record):
         read = (experts, windows, exchanges, rules, chosen)
         own = {name: p.of_engine(site.runtime.engine) for name, p in profiles.items()}
         said = {name: provenance_summary(p, dtypes, site.tp, *read) for name, p in own.items()}
+        if isinstance(site.network, NamedLink):
+            said.setdefault(site.network.profile.name, site.network.summary)
         return [{"profile": name, "summary": text} for name, text in said.items()]
 
     @property

@@ -6,15 +6,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
 from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import CALIBRATED, DEFAULT, GIVEN, Settings
-from ssdsim.hardware.catalog import find_hardware, find_transformer, format_named, is_gguf
+from ssdsim.hardware.catalog import (
+    find_hardware,
+    find_transformer,
+    format_named,
+    is_gguf,
+)
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, runtime_of
-from ssdsim.pricing.passes import Network
+from ssdsim.pricing.passes import NamedLink, Network
 from ssdsim.pricing.site import Site
 from ssdsim.question.drafting import draft_of
 from ssdsim.question.engines import engine_of_file
@@ -41,7 +46,7 @@ class Drafting(Record):
     card: Transformer
     profile: HardwareProfile
     dtype: str | None
-    network: Network | None
+    network: Network | NamedLink | None
 
 
 def settle_calibrated(settings: Settings) -> None:
@@ -82,7 +87,9 @@ def with_calibrated(options: Mapping[str, Any], takes: Collection[str]) -> dict[
 
 def settle_place_of_draft(settings: Settings) -> None:
     """Put a draft that takes turns with its target on the device that is given for drafts, if no other reads that."""
-    given = next((name for name in ("draft_hardware", "draft_link_us") if settings.source(name) == GIVEN), None)
+    given = next(
+        (name for name in ("draft_hardware", "draft_link", "draft_link_us") if settings.source(name) == GIVEN), None
+    )
     if given is None or settings.source(SD_DRAFT.name) != DEFAULT:
         return
     drafting = [each for each in map(strategies.ALL.named, settings["strategies"]) if each.drafts]
@@ -94,9 +101,6 @@ def drafting_of(settings: Settings) -> Drafting | None:
     """The draft and its place; None where times are unit-free."""
     if settings["t_sd"] is not None:
         return None
-    latency_us, gigabytes = settings["draft_link_us"], settings["draft_link_gbs"]
-    if latency_us is not None and gigabytes == 0.0:
-        raise InputError("--draft-link-gbs must be above 0, got 0")
     if settings["draft_hardware"] is None:
         settings.derive("draft_hardware", settings["hardware"], "same as hardware")
     _settle_format_beside_file(settings)
@@ -104,8 +108,37 @@ def drafting_of(settings: Settings) -> Drafting | None:
         card=_with_states(routed(draft_of(settings).card, settings, "draft"), settings),
         profile=_placed(settings["draft_hardware"], settings),
         dtype=settings["draft_dtype"],
-        network=None if latency_us is None else Network(latency_us * 1e-6, gigabytes * 1e9),
+        network=_network_of(settings),
     )
+
+
+def _network_of(settings: Settings) -> Network | NamedLink | None:
+    """What was said of the link to the draft; None where that is the profile's."""
+    if (named := settings["draft_link"]) is not None:
+        return NamedLink(find_link(named))
+    latency_us, gigabytes = settings["draft_link_us"], settings["draft_link_gbs"]
+    if latency_us is not None and gigabytes == 0.0:
+        raise InputError("--draft-link-gbs must be above 0, got 0")
+    return None if latency_us is None else Network(latency_us * 1e-6, gigabytes * 1e9)
+
+
+def find_link(name: str) -> HardwareProfile:
+    """A profile with the link of a name: a published one, or that of another profile, such as one of nccl-tests."""
+    from ssdsim.hardware.what_if import LINKS, NETWORKS, over_link  # here: who names no link starts faster
+
+    if (published := over_link(find_hardware(DEFAULTS["hardware"]), name)) is not None:
+        return published
+    try:
+        profile = find_hardware(name)
+    except InputError:
+        if name.endswith(".json"):
+            raise
+        known = (*LINKS, *NETWORKS)
+        raise InputError(
+            f"--draft-link: unknown link '{name}'{nearest(name, known)} Allowed: {', '.join(known)}, or a profile"
+        ) from None
+    profile.link_between()  # refuses one without
+    return profile
 
 
 def _settle_format_beside_file(settings: Settings) -> None:

@@ -83,6 +83,20 @@ SITE = (
         default_note="--hardware",
     ),
     _hardware(
+        name="draft_link",
+        section=Section.MACHINE,
+        kind=Name(),
+        about="link between target and draft: nvlink2-4, pcie3-5, rdma, tcp, or a profile whose link was measured",
+        axis="link to the draft",
+        default_note="the profile's link",
+        excludes=(
+            Excludes(
+                ("draft_link_us", "draft_link_gbs"),
+                "{it} has no effect with --draft-link (which says latency and bandwidth)",
+            ),
+        ),
+    ),
+    _hardware(
         name="draft_link_us",
         section=Section.MACHINE,
         kind=Number(1e9),

@@ -213,7 +213,7 @@ def _check_beside(settings: Settings, site: Site, drafter: Drafter) -> None:
         "draft_gpus": settings["draft_gpus"] > 1,
         "f": settings["f"] == "window",
         "attention": site.data_parallel,
-        "draft_link_us": site.network is not None,
+        "draft_link_us" if settings["draft_link"] is None else "draft_link": site.network is not None,
         "draft_hardware": site.draft_profile is not site.profile,
     }
     if drafter.needs_target:

@@ -41,14 +41,16 @@ BUDGETS = {
     # Collectives through the host's memory; what an engine keeps from its caches.
     # GPUs of another maker.
     # Rounds of hybrids that no row tells.
-    "ssdsim/hardware": (5_086, 24),
+    # Published links between machines.
+    "ssdsim/hardware": (5_096, 24),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
     # A pass on the kernels of its engine.
     # Two passes on one device: what it hides of them, and how sure that is.
     # Devices that share a cache.
-    "ssdsim/pricing": (2_088, 9),
+    # Messages over the link of another profile.
+    "ssdsim/pricing": (2_106, 9),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.
     # The format of a draft beside a file.
@@ -56,7 +58,8 @@ BUDGETS = {
     # Heads fall no further than the longest context measured.
     # Devices that share a cache.
     # Rules of acceptance: what each adds, and where it adds nothing.
-    "ssdsim/question": (4_320, 23),
+    # The link to a draft by its name.
+    "ssdsim/question": (4_368, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.

@@ -28,6 +28,7 @@ from ssdsim.hardware.catalog import called, find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.question.configuration import configure
 from ssdsim.question.options import DEFAULTS, changed
+from ssdsim.question.place import find_link
 from ssdsim.question.question import effective
 from ssdsim.strategies.protocols.axes import SearchAxis, Values
 from ssdsim.tokens.acceptance import moved_to, pooled_rate
@@ -331,8 +332,9 @@ def _link(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
     over_network = point.get(_NETWORK)
     if over_network is not None:
         return _bandwidth(contest, lambda gigabytes: {_NETWORK: gigabytes}, float(over_network))
-    hardware = point.get("draft_hardware", point.get("hardware", DEFAULTS["hardware"]))
-    profile = find_hardware(hardware)
+    role = "draft_link" if point.get("draft_link") else "draft_hardware"
+    hardware = point.get(role, point.get("hardware", DEFAULTS["hardware"]))
+    profile = (find_link if role == "draft_link" else find_hardware)(hardware)
     link = profile.link
     if link is None:
         return BreakEven("link bandwidth", "GB/s", "unknown", note=f"profile {profile.name} has no link")
@@ -342,7 +344,7 @@ def _link(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
     def change(gigabytes: float) -> Mapping[str, Any]:
         slower = profile.changed(link=link.changed(bandwidth=gigabytes * 1e9))
         made.append(slower)
-        return {"draft_hardware": called(f"{hardware}, link of {gigabytes:.6g} GB/s", slower)}
+        return {role: called(f"{hardware}, link of {gigabytes:.6g} GB/s", slower)}
 
     return _bandwidth(contest, change, link.bandwidth / 1e9)
 

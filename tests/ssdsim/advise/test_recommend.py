@@ -427,6 +427,8 @@ def test_the_link_of_a_break_even_is_the_network_where_there_is_one() -> None:
     assert (slow.present, fast.present) == (5.0, 50.0)
     assert slow.bound == fast.bound == "at least"
     assert slow.value == pytest.approx(fast.value, rel=0.01)
+    (named,) = (each for each in recommend(**few, draft_link="pcie4").break_evens if each.what == "link bandwidth")
+    assert (named.present, named.bound) == (25.6, "at least")
 
 
 @pytest.mark.long

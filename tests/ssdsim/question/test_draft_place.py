@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ssdsim import predict
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.laws import DATASHEET_LOG_SD
+from ssdsim.hardware.what_if import LINKS, NETWORKS
 from ssdsim.question.configuration import Configuration, configure
 from tests.refusals import refused
 
@@ -59,6 +62,49 @@ def test_a_network_to_the_draft_costs_a_round_two_messages() -> None:
     assert 400e-6 < told < 450e-6
     more = remote.scenarios["sd"].estimate.round_s - beside.scenarios["sd"].estimate.round_s
     assert float(more) == pytest.approx(told, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", [*LINKS, *NETWORKS])
+def test_a_link_that_is_named_is_a_published_one_with_a_datasheets_error(name: str) -> None:
+    answer = configure(**ON_ONE, draft_link=name)
+    assert answer.scenarios["sd"].devices.draft == 1
+    assert answer.settings.source("sd_draft").startswith("--draft-link")
+    sent = answer.scenarios["sd"].priced.expected["outcome"]
+    assert sent.message is not None
+    latency_s, bandwidth, *_ = {**LINKS, **NETWORKS}[name]
+    assert sent.seconds == pytest.approx(latency_s + sent.message.sent_bytes / bandwidth)
+    ((_, log_sd),) = (term for piece in sent.pieces for term in piece.cost.terms.timings.values())
+    assert log_sd == DATASHEET_LOG_SD
+    (told,) = (each["summary"] for each in answer.provenance if each["profile"] == name)
+    assert told.startswith("datasheet from ")
+    assert told.endswith(": link")
+
+
+def test_a_link_may_be_that_of_a_profile_with_its_error_and_its_source(tmp_path: Path) -> None:
+    measured = find_hardware("h100-sxm")
+    assert measured.link is not None
+    measured.changed(link=measured.link.changed(latency_s=1e-3)).save(tmp_path / "over_tcp.json")
+    answer = configure(**ON_ONE, draft_link=str(tmp_path / "over_tcp.json"))
+    sent = answer.scenarios["sd"].priced.expected["outcome"]
+    assert sent.seconds == pytest.approx(1e-3, rel=1e-3)
+    (piece,) = sent.pieces
+    assert all(log_sd < DATASHEET_LOG_SD for _, log_sd in piece.cost.terms.timings.values())
+    assert [each["summary"] for each in answer.provenance][-1] == "imported from microsoft/vidur 7d47513: link 1.4%"
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"draft_link": "tcpp"}, ("--draft-link", "tcpp", "tcp", "nvlink4", "rdma")),
+        ({"draft_link": "absent.json"}, ("absent.json",)),
+        ({"draft_link": "h100-sxm-torch"}, ("h100-sxm-torch", "link")),
+        ({"draft_link": "tcp", "draft_link_us": 5.0, "draft_link_gbs": 1.0}, ("--draft-link-us", "--draft-link")),
+        ({"draft_link": "tcp", "strategies": "ssd", "draft_devices": "shared"}, ("--draft-link",)),
+    ],
+)
+def test_a_link_that_is_none_is_refused(options: dict[str, Any], names: tuple[str, ...]) -> None:
+    with refused(*names):
+        configure(**{"target": "llama-3.1-8b", "tp": 1, "b": 1, **options})
 
 
 def test_a_message_between_two_kinds_of_card_goes_at_the_slower_ones_rate() -> None:

@@ -203,3 +203,19 @@ def test_adaptive_gamma_is_swept_beside_numbers() -> None:
     alone = adaptive(b=32, alpha=0.8)
     found = table[(table["b"] == 32) & (table["gamma"] == "adaptive")]
     assert float(found["pearl_tokens_per_second"].iloc[0]) == pytest.approx(rate(alone))
+
+
+@pytest.mark.parametrize(("alpha", "gamma", "d"), [(0.8, 5, 0.1), (0.9, 5, 0.3), (0.6, 3, 0.3)])
+def test_tensorrt_llms_pearl_is_ssd_with_one_cached_outcome(alpha: float, gamma: int, d: float) -> None:
+    """Its branch's loop, literally: the next gamma tokens are there only after a window that was accepted whole.
+
+    There is no bonus token: of a window of gamma, gamma tokens at most. So SSD with K = gamma - 1 has its rounds.
+    """
+    rng, rounds = np.random.default_rng(5), 200_000
+    run = np.minimum(rng.geometric(1.0 - alpha, rounds) - 1, gamma)  # accepted in a row
+    tokens = np.minimum(run + 1, gamma)
+    seconds = np.where(run == gamma, max(1.0, gamma * d), max(1.0, gamma * d) + gamma * d)
+    drafted: dict[str, Any] = {"k": gamma - 1, "t_sd": (gamma - 1) * d, "t_p": gamma * d, "t_b": gamma * d}
+    cached: dict[str, Any] = {"fl": [0] * (gamma - 1) + [1], "hit_curve": [(1, alpha)], "backup": "jit"}
+    case = configure(strategies="ssd", alpha=alpha, **drafted, **cached).scenarios["ssd"]
+    assert rate(case) == pytest.approx(tokens.sum() / seconds.sum(), rel=0.005)
