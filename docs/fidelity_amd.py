@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from fidelity import cells
 from fidelity_mixtures import MOST_TTFT_MS
-from fidelity_outcomes import Outcome, left_out
+from fidelity_outcomes import Outcome, decoding, left_out
 from scipy.optimize import nnls
 
 from calibration.importers.plain_csv import with_plain_csv
@@ -318,15 +318,10 @@ def rows_of(table: pd.DataFrame, engine: str = "sglang") -> list[Row]:
 
 def _row_of(each: Any) -> Row:
     version = re.search(r":v(\d+\.\d+\.\d+)", str(each.engine_image))
-    return Row(
-        model="deepseek-r1",
-        hardware=each.gpu,
-        tp=int(each.tp),
-        batch=int(each.concurrency),
-        input_tokens=float(each.isl),
-        output_tokens=float(each.osl),
-        metric="tpot_ms",
-        value=float(each.median_tpot_ms),
+    return decoding(
+        each,
+        "deepseek-r1",
+        "concurrency isl osl median_tpot_ms",
         engine="sglang",
         engine_version=version[1] if version else "",
         dtype=_FORMATS[each.dtype],

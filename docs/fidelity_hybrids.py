@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from fidelity import OF_HYBRIDS, cells
 from fidelity_generations import fit_generations
-from fidelity_outcomes import Outcome, left_out
+from fidelity_outcomes import SAMPLED, Outcome, decoding, left_out
 
 from calibration.runtimes.versions import fitted as fitted_versions
 from calibration.runtimes.versions import merged
@@ -98,15 +98,10 @@ def rows_of(table: pd.DataFrame) -> Iterator[Row]:
 
 
 def _row_of(each: Any) -> Row:
-    return Row(
-        model=MODELS[each.model],
-        hardware=each.gpu.replace("_", "-"),
-        tp=int(each.tp),
-        batch=int(each.batch_or_concurrency),
-        input_tokens=float(each.input_len),
-        output_tokens=float(each.output_len),
-        metric="tpot_ms",
-        value=float(each.value),
+    return decoding(
+        each,
+        MODELS[each.model],
+        SAMPLED,
         engine="sglang",
         engine_version=each.engine_version,
         source="AIC silicon_sample",

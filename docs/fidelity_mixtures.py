@@ -20,7 +20,7 @@ import pandas as pd
 import tomli_w
 from fidelity import OF_HYBRIDS, cells
 from fidelity_generations import GROUPINGS, Generations, fit_generations, on_four_bits
-from fidelity_outcomes import Outcome, left_out
+from fidelity_outcomes import Outcome, decoding, left_out
 
 from calibration.runtimes.fit import EXPERTS
 from calibration.runtimes.versions import fitted as fitted_versions
@@ -145,16 +145,11 @@ def rows_of(table: pd.DataFrame, cards: Path) -> list[Row]:
 def _row_of(each: Any, cards: Path) -> Row:
     placement = f"{each.gpu} tp {int(each.tp)} ep {int(each.moe_ep)}"
     dtype = each.moe_dtype if each.moe_dtype in QUANTISED_BYTES and "gpt-oss" not in each.model else None
-    return Row(
-        model=str(cards / f"{each.model.replace('/', '--')}.toml"),
-        hardware=each.gpu.replace("_", "-"),
-        tp=int(each.tp),
+    return decoding(
+        each,
+        str(cards / f"{each.model.replace('/', '--')}.toml"),
+        "concurrency input_len output_len tpot_ms",
         ep=int(each.moe_ep),
-        batch=int(each.concurrency),
-        input_tokens=float(each.input_len),
-        output_tokens=float(each.output_len),
-        metric="tpot_ms",
-        value=float(each.tpot_ms),
         engine=each.engine,
         engine_version="" if pd.isna(each.engine_version) else each.engine_version,
         dtype=dtype,

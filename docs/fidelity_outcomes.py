@@ -1,8 +1,9 @@
-"""Errors of cards on rows: those that they were fitted to, or groups of rows that had no part in them."""
+"""Rows of public tables, and errors of cards on rows: those that they were fitted to, or groups that had no part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,27 @@ from ssdsim.readers.priced_row import seconds_of, work_of
 from ssdsim.readers.row import Row
 
 DRAWS = 400
+SAMPLED = "batch_or_concurrency input_len output_len value"
+"""Columns of AIC's silicon_sample."""
+
+
+def decoding(each: Any, model: str, columns: str, **known: Any) -> Row:
+    """A row of decoding without a draft of a public table.
+
+    ``columns`` are those of the sequences in flight, the tokens of prompts and of answers, and the time of a token.
+    """
+    batch, prompt, answer, tpot_ms = (getattr(each, name) for name in columns.split())
+    return Row(
+        model=model,
+        hardware=each.gpu.replace("_", "-"),
+        tp=int(each.tp),
+        batch=int(batch),
+        input_tokens=float(prompt),
+        output_tokens=float(answer),
+        metric="tpot_ms",
+        value=float(tpot_ms),
+        **known,
+    )
 
 
 class Outcome(Record):

@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 from fidelity import cells
-from fidelity_outcomes import Outcome
+from fidelity_outcomes import SAMPLED, Outcome, decoding
 
 from ssdsim.answers.predict import predict
 from ssdsim.base.errors import InputError
@@ -36,6 +36,8 @@ MODELS: Mapping[str, tuple[str, str]] = {
     "minimax-m3": ("MiniMax-M3", "eagle3"),
     "deepseek-r1": ("DeepSeek-R1, to all tokens", "mtp"),
 }
+HEADED = "minimax-m3"
+"""Whose published draft is an EAGLE-3 head."""
 SPARSE = ("deepseek-v3.2", "glm-5.2", "deepseek-v4-pro", "minimax-m3")
 ENGINES = {"vllm": "vLLM", "sglang-v2": "SGLang"}
 CONTEXTS = {8192: "8k", 32768: "32k", 131072: "128k", 1_000_000: "1M"}
@@ -132,6 +134,20 @@ def parts(model: str, engine: str, context: int) -> dict[str, list[float]]:
     return found
 
 
+# a head that accepts less the longer the context is
+
+
+def of_the_head(context: int) -> str:
+    """A line of the page: what is assumed of MiniMax-M3's EAGLE-3 there, and what its SD then is over AR, on vLLM."""
+    given = {name: value for name, value in asked(HEADED, "vllm", 1, context).items() if name != "alpha"}
+    answer = predict(strategies="ar,sd", **given)
+    (rate,) = (each for each in answer.configuration.inputs if each.name == "alpha")
+    over = answer.verdict.over["ar"]
+    least, most = (rate.middle, rate.middle) if rate.within is None else rate.within
+    cells = f"{rate.middle:.2f} ({least:.2f}-{most:.2f}) | {over.ratio:.2f} ({over.low:.2f}-{over.high:.2f})"
+    return f"| {CONTEXTS[context]} | {cells} |"
+
+
 # published times
 
 
@@ -141,15 +157,10 @@ def published(folder: Path, configs: Path) -> list[Row]:
     table = table[table["model"].eq("zai-org/GLM-5") & table["metric"].eq("TPOT_ms") & table["method"].eq("ar")]
     setting = ["batch_or_concurrency", "input_len", "output_len"]
     return [
-        Row(
-            model=str(configs / "zai-org--GLM-5-FP8_config.json"),
-            hardware=each.gpu.replace("_", "-"),
-            tp=int(each.tp),
-            batch=int(each.batch_or_concurrency),
-            input_tokens=float(each.input_len),
-            output_tokens=float(each.output_len),
-            metric="tpot_ms",
-            value=float(each.value),
+        decoding(
+            each,
+            str(configs / "zai-org--GLM-5-FP8_config.json"),
+            SAMPLED,
             engine="sglang",
             engine_version=each.engine_version,
             source="AIC silicon_sample",
@@ -201,6 +212,8 @@ def main(folder: Path, configs: Path) -> None:
         falls=-min(moved),
         rises=max(moved),
         needed=max(each.needed for each in there),
+        easily=min(each.needed for each in there),
+        head="\n".join(map(of_the_head, CONTEXTS)),
         table="\n".join(table()),
         parts="\n".join(table_of_parts()),
         dense_short=dense[0],
@@ -382,8 +395,11 @@ def _bar(x: float, seconds: Sequence[float], top: float) -> Iterator[str]:
 
 _PAGE = """# Where speculation pays when sequences are long
 
-**On models with sparse attention it pays at every context that fits**: SD is {least:.1f} to {most:.1f} times as
-fast as AR from 8k to 1M tokens, and memory ends the batch before the context ends the gain. DeepSeek-V4's cache is the
+**With a draft that accepts as often at a long context as at a short one, as a model's own MTP layers do, speculation
+pays at every context that fits**, on models with sparse attention. At an acceptance rate of {alpha:g} SD is
+{least:.1f} to {most:.1f} times as fast as AR from 8k to 1M tokens, and memory ends the batch before the context ends
+the gain. It turns at a rate of {easily:.2f} to {needed:.2f}. Heads like EAGLE-3 are trained at 2k tokens and
+[accept less beyond](#heads-that-were-trained-at-short-contexts): there it may not pay. DeepSeek-V4's cache is the
 smallest by far.
 
 For people who serve DeepSeek-V3.2 or V4, GLM-5.x or MiniMax-M3 with long prompts. This page is made by `python
@@ -425,12 +441,26 @@ with speculation v2.
 - **From 8k on the ratio moves by {falls:.0%} down and {rises:.0%} up at most.** It rises for one sequence: the
   choice is more of a pass, and it is shared. It falls where scores of many tokens are multiplied (DeepSeek's 64
   heads, eight sequences, vLLM).
-- **An acceptance rate of {needed:.2f} is enough** at all of these points for SD to be no slower.
+- **It turns at an acceptance rate of {easily:.2f} to {needed:.2f}**, by the point: with {needed:.2f} SD is no slower at
+  any of them.
 - **Attention to all tokens is another matter.** DeepSeek-R1 multiplies each of the K + 1 queries with the whole
   cache. With 64 sequences and data-parallel attention on vLLM its gain falls from {dense_short:.2f} at 8k to
   {dense_long:.2f} at 128k.
 - **EAGLE-3's head attends to all tokens**, but in one layer. A step of it grows by less than a pass of MiniMax-M3
   does.
+
+## Heads that were trained at short contexts
+
+Each number above holds an acceptance rate of {alpha:g} at all contexts, of MiniMax-M3's EAGLE-3, too. Such a head
+accepts less beyond the 2k tokens that it was trained at ([how much](how-to/acceptance.md)). With what is published of
+this one, moved so, one sequence on vLLM:
+
+| context | acceptance rate | SD over AR |
+|---|---|---|
+{head}
+
+Nobody published the acceptance of such a head beyond 20k tokens, so nothing falls any more there. Measure yours at your
+context.
 
 ## What fits
 

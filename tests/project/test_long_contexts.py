@@ -16,6 +16,17 @@ def test_a_row_is_what_its_script_works_out() -> None:
     assert f"| GLM-5.2 | vLLM | 8 | {' | '.join(cells)} |" in PAGE
 
 
+def test_the_page_says_first_for_which_drafts_it_holds_and_what_it_is_for_others() -> None:
+    first = PAGE.split("\n\n")[1].replace("\n", " ")
+    assert first.startswith("**With a draft that accepts as often at a long context as at a short one")
+    assert "turns at a rate of 0." in first
+    assert "EAGLE-3" in first
+    lines = [long_contexts.of_the_head(context) for context in (8192, 131072)]
+    assert all(line in PAGE for line in lines)
+    short, long = (float(line.split("|")[2].split()[0]) for line in lines)
+    assert long < short < 0.8
+
+
 @pytest.mark.parametrize("model", [name for name in long_contexts.SPARSE if name != "deepseek-v4-pro"])
 @pytest.mark.parametrize("engine", long_contexts.ENGINES)
 def test_the_choice_grows_and_is_shared_while_attention_stays(model: str, engine: str) -> None:
