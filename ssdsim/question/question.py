@@ -192,7 +192,9 @@ def warnings_of(
 
 
 def _of_rounds(site: Site | None, contestants: Contestants) -> Iterator[str]:
-    """A warning where no row of the engine is of such a target's rounds."""
+    """Warnings where no row of the engine is of such passes, or of such a target's rounds."""
+    if site is not None and site.dcp > 1:
+        yield f"no row of {site.runtime.title} has a shared cache (--dcp): it is priced by its kernels alone"
     if site is not None and contestants.draft and not site.runtime.knows_rounds_of(site.target):
         name = site.runtime.title
         yield f"no row of {name} tells what a round of a dense model with recurrent layers takes: intervals are wider"

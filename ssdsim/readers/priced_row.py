@@ -90,6 +90,7 @@ def options_of(row: Row) -> dict[str, Any]:
         "target": row.model,
         "b": row.batch,
         "ep": row.ep if row.ep > 1 else None,
+        "dcp": row.dcp if row.dcp > 1 else None,
         **picked(row, "hardware", "tp", "context", "dtype", "kv_dtype", "state_dtype"),
     }
     if row.k is not None:

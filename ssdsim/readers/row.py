@@ -51,8 +51,9 @@ class Row(Card):
     ``strategy`` is the one that ran, by its name: where it is left out, SD with ``k``, a tree with ``tree_nodes``, else
     AR. ``options`` are what else it was told, each a column of its own (``p_hit``, ``f``, ``backup``, ``alpha``, ...).
 
-    Experts lie in ``ep`` groups of the ``tp`` devices. Of recurrent layers, ``state_dtype`` is their states' and
-    ``states`` what the engine keeps of them, where it was told to do otherwise than it does by itself.
+    Experts lie in ``ep`` groups of the ``tp`` devices, of which ``dcp`` share each sequence's cache. Of recurrent
+    layers, ``state_dtype`` is their states' and ``states`` what the engine keeps of them, where it was told to do
+    otherwise than it does by itself.
 
     What else was seen stands beside: the ``repeat`` that a row is of its setting; the mean ``ttft_ms`` and ``itl_ms``
     (of the gaps between messages), ``output_tokens_per_s`` of all requests; ``rounds`` that drafted,
@@ -66,6 +67,7 @@ class Row(Card):
     hardware: Annotated[str, Meta(min_length=1)]
     tp: Whole = 1
     ep: Whole = 1
+    dcp: Whole = 1
     batch: Whole
     input_tokens: Tokens
     output_tokens: Annotated[float, Meta(ge=1.0, le=1e8)]
@@ -116,7 +118,7 @@ class Row(Card):
     def series_name(self) -> str:
         """The series, or what makes one where none is given."""
         parts = (self.source, self.engine, self.engine_version, self.model, self.dtype, self.hardware, self.tp)
-        apart = (f"ep {self.ep}",) if self.ep > 1 else ()
+        apart = tuple(f"{name} {degree}" for name, degree in (("ep", self.ep), ("dcp", self.dcp)) if degree > 1)
         proposed = "k" if self.tree_nodes is None else "trees"
         named = self.strategy if self.k and self.strategy not in ("sd", "tree") else None
         method = (*filter(None, [named]), f"{proposed} from {self.draft or self.drafter or 'a head'}") if self.k else ()

@@ -59,7 +59,7 @@ BUDGETS = {
     # Devices that share a cache.
     # Rules of acceptance: what each adds, and where it adds nothing.
     # The link to a draft by its name.
-    "ssdsim/question": (4_368, 23),
+    "ssdsim/question": (4_370, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.

@@ -276,6 +276,7 @@ _DRAFTERS = {"EAGLE3": "eagle3", "NEXTN": "mtp", "NGRAM": "ngram", "STANDALONE":
 
 
 def _facts(settings: JsonObject, where: str) -> Facts:
+    dcp = count(settings, ("dcp_size",), where) or 1
     return Facts(
         model=text_in(settings.get("model_path")),
         draft=text_in(settings.get("speculative_draft_model_path")),
@@ -284,6 +285,7 @@ def _facts(settings: JsonObject, where: str) -> Facts:
         kv_dtype={"fp8_e4m3": "float8", "fp8_e5m2": "float8"}.get(str(settings.get("kv_cache_dtype"))),
         gpus=count(settings, ("tp_size",), where),
         k=lookahead_of(settings, where),
+        options={"dcp": dcp} if dcp > 1 else {},
     )
 
 

@@ -242,7 +242,9 @@ def test_a_recommendation_keeps_to_it() -> None:
 )
 def test_an_engine_that_is_named_says_how_far_it_goes(engine: str, said: str) -> None:
     options: dict[str, Any] = {**LONG, "engine": engine, "b": 4, "strategies": ("ar", "sd")}
-    assert any(each.startswith(said) for each in configure(**options, dcp=8).warnings)
+    warnings = configure(**options, dcp=8).warnings
+    assert any(each.startswith(said) for each in warnings)
+    assert any(each.startswith("no row of") and "(--dcp)" in each for each in warnings)
     assert not any("--dcp" in each for each in configure(**options).warnings)
 
 

@@ -153,6 +153,7 @@ CHANGES: dict[str, list[tuple[str, Any]]] = {
         ("backend", "vllm"),
         ("server_info.model_path", "Qwen/Qwen3-32B"),
         ("server_info.tp_size", 4),
+        ("server_info.dcp_size", 2),
         ("server_info.speculative_num_steps", 5),
         ("server_info.speculative_algorithm", "NGRAM"),
         ("server_info.quantization", "fp8"),

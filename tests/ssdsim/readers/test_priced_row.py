@@ -33,6 +33,10 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"k": 1, "model": "deepseek-r1", "hardware": "h200-sxm", "tp": 8, "draft_dtype": "bfloat16"},
         {"k": 1, "target": "deepseek-r1", "hardware": "h200-sxm", "tp": 8, "drafter": "mtp", "draft_dtype": "bfloat16"},
     ),
+    "a shared cache": (
+        {"model": "deepseek-r1", "hardware": "h200-sxm", "tp": 8, "dcp": 8, "k": 1},
+        {"target": "deepseek-r1", "hardware": "h200-sxm", "tp": 8, "dcp": 8, "k": 1, "drafter": "mtp"},
+    ),
 }
 """Columns of a row, and the options of ``predict`` that say the same."""
 
