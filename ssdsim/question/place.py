@@ -126,7 +126,7 @@ def find_link(name: str) -> HardwareProfile:
     """A profile with the link of a name: a published one, or that of another profile, such as one of nccl-tests."""
     from ssdsim.hardware.what_if import LINKS, NETWORKS, over_link  # here: who names no link starts faster
 
-    if (published := over_link(find_hardware(DEFAULTS["hardware"]), name)) is not None:
+    if (published := over_link(find_hardware(DEFAULTS["hardware"]), name.lower())) is not None:
         return published
     try:
         profile = find_hardware(name)

@@ -79,8 +79,8 @@ class PEARL(PrePost):
         best, own = max(speeds, key=speeds.__getitem__, default=0), settings["gamma"]
         if own not in speeds or speeds[best] < speeds[own] * (1.0 + _LITTLE):
             return ""
-        gain = speeds[best] / speeds[own] - 1.0
-        return f"PEARL's adaptive gamma at batch {site.batch} is {own}: {best} makes {gain:.0%} more tokens/s"
+        gain = 100.0 * (speeds[best] / speeds[own] - 1.0)
+        return f"PEARL's adaptive gamma at batch {site.batch} is {own}: {best} makes {gain:.0f} % more tokens/s"
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         steps, behind = super().steps(site, drafter), site.options.get(_BEHIND)

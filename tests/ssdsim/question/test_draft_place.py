@@ -66,7 +66,7 @@ def test_a_network_to_the_draft_costs_a_round_two_messages() -> None:
 
 @pytest.mark.parametrize("name", [*LINKS, *NETWORKS])
 def test_a_link_that_is_named_is_a_published_one_with_a_datasheets_error(name: str) -> None:
-    answer = configure(**ON_ONE, draft_link=name)
+    answer = configure(**ON_ONE, draft_link=name.upper())
     assert answer.scenarios["sd"].devices.draft == 1
     assert answer.settings.source("sd_draft").startswith("--draft-link")
     sent = answer.scenarios["sd"].priced.expected["outcome"]
@@ -120,7 +120,7 @@ def test_a_message_between_two_kinds_of_card_goes_at_the_slower_ones_rate() -> N
 
 def test_a_degree_that_is_named_has_room() -> None:
     whole = {"target": "llama-3.1-70b", "strategies": ["ar"], "tp": 4}
-    with refused("tp 2", "rtx-4090", "llama-3.1-8b"):
+    with refused("tp 2", "rtx-4090", "8 rtx-4090", "--dtype int4"):
         configure(**whole, hardware="rtx-4090")
     with pytest.raises(Exception, match="the nearest that fits is tp 2"):
         configure(**whole, hardware="rtx-4090", dtype="int4")

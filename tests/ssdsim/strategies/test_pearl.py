@@ -159,6 +159,15 @@ def test_adaptive_gamma_follows_the_batch_by_the_table_that_engines_time() -> No
     assert found[3].source("gamma") == "adaptive: drafted and sent in a pass of the target at batch 4"
 
 
+@given(b=st.integers(1, 64), latency_us=st.floats(0.0, 20_000.0), alpha=st.floats(0.3, 0.95))
+@settings(deadline=None, max_examples=15)
+def test_on_hardware_and_over_a_link_it_is_no_better_either(b: int, latency_us: float, alpha: float) -> None:
+    options: dict[str, Any] = {"alpha": alpha, "b": b, "draft_link_us": latency_us, "draft_link_gbs": 1.0}
+    case, best = adaptive(**options), max(searched(**options).values())
+    assert rate(case) <= best * (1.0 + 1e-12)
+    assert ("gamma_behind" in case.settings) == (best >= rate(case) * 1.01)
+
+
 def test_messages_shorten_what_fills_a_pass() -> None:
     """A draft of gamma tokens and its message end with the target's pass, as near as whole tokens can."""
     gammas = []
@@ -179,7 +188,7 @@ def test_it_says_what_another_gamma_would_gain() -> None:
     best = max(rates, key=lambda gamma: rates[gamma])
     gain = rates[best] / rate(far) - 1.0
     (told,) = (each for each in far.warnings if each.startswith("PEARL"))
-    assert told == f"PEARL's adaptive gamma at batch 1 is 1: {best} makes {gain:.0%} more tokens/s"
+    assert told == f"PEARL's adaptive gamma at batch 1 is 1: {best} makes {100 * gain:.0f} % more tokens/s"
     assert not any(each.startswith("PEARL") for each in adaptive(alpha=0.9, b=1).warnings)
 
 
