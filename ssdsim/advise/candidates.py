@@ -190,7 +190,7 @@ def candidates(*, seed: int = 0, **options: Any) -> Candidates:
 def _shape(name: str, settings: Mapping[str, Any], fixed: Mapping[str, Any]) -> Shape:
     options = {**DEFAULTS, **fixed, **settings}
     drafter = drafters.ALL.named(drafter_by_options(fixed))
-    devices = strategies.ALL.named(name).devices(options, options["tp"], drafter)
+    devices = strategies.ALL.named(name).devices(options, options["tp"] * options["pp"], drafter)
     return Shape(name, (), tuple(settings.items()), devices)
 
 

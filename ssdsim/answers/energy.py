@@ -128,7 +128,8 @@ def drawn_by(scenario: Scenario) -> tuple[Drawing, ...]:
     for (role, name), times in step_counts(scenario).items():
         kind = kind_of(role) if gpus.get(kind_of(role)) else "target"  # a draft may work on its target's devices
         joules[kind] += times * _joules(scenario.steps[name], devices.draft if kind == "draft" else 1)
-    round_s = float(scenario.estimate.round_s) * devices.targets
+    replayed = devices.served / devices.microbatches  # of a draft's own devices, all that it serves; else one of them
+    round_s = float(scenario.estimate.round_s) * replayed
     return tuple(Drawing.of(k, profile, gpus[k], joules[k] / round_s) for k, profile in there.items())
 
 

@@ -152,9 +152,10 @@ def measure(site: Site, drafter: Drafter, seed: int = 0) -> VerificationWindow:
     verify, draft = site.cost(site.target_pass("verify", k + 1)), site.cost(site.draft_pass("draft step"))
     smallest = prespeculation(site, drafter, k, k + 1)
     available = verify + site.sampling_step().cost + site.outcome_message(k + 1).cost
-    budget, limit = _budget(site, drafter, k, smallest.seconds <= available.seconds)
-    passes = int(verify.seconds / draft.seconds)
-    low, high = _bounds(verify, draft, seed)
+    in_time = site.microbatches * smallest.seconds <= available.seconds
+    budget, limit = _budget(site, drafter, k, in_time)
+    passes = int(verify.seconds / (site.microbatches * draft.seconds))
+    low, high = _bounds(verify, draft * site.microbatches, seed)
     widest = prespeculation(site, drafter, k, max(budget, 1)).cost
     return VerificationWindow(
         verify_s=verify.seconds,

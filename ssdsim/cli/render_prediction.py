@@ -34,7 +34,14 @@ _MOVES = 0.05  # of a round or of the passes' time: what is less cannot move the
 _AS_FAST = 1.015  # a ratio that rounds to no more than 1.01
 BAR_WIDTH = 56
 _ALL, _MORE = "--explain: rounds, ranges, sources", "--explain: more"
-_ASKED_TOO = ("context", "alpha", "pair", "text", "acceptance")  # what recommend takes beside what is always carried
+_ASKED_TOO = (
+    "pp",
+    "context",
+    "alpha",
+    "pair",
+    "text",
+    "acceptance",
+)  # what recommend takes, too
 _BESIDE_NEXT = MOST_COLUMNS - 10  # labels and their gap
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below
 _STYLES = {"verify": "blue", "draft": "yellow", "communicate": "magenta", "fallback": "red", "host": "bright_black"}
@@ -190,7 +197,7 @@ def _searched(site: Site, given: Mapping[str, Any]) -> str:
 def _not_there(prediction: Prediction) -> str:
     """The caveat before a verdict on a strategy that the engine does not have, where a user named the engine."""
     settings, best = prediction.configuration.settings, prediction.verdict.best
-    named = {name: settings[name] for name in ("engine", "drafter") if settings.source(name) == GIVEN}
+    named = {name: settings[name] for name in ("engine", "drafter", "pp") if settings.source(name) == GIVEN}
     engine = Engine.of(named)
     return f"{engine.called} does not run {title_of(best)} so; if it did: " if engine.lacks(best) else ""
 

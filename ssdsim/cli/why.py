@@ -71,7 +71,7 @@ def command(only: tuple[str, ...], explain: bool, as_json: bool, seed: int, quie
     else:
         warnings |= {*frame.attrs["warnings"]}
         if not only:
-            _print(frame, fitting.to_dict("records")[0])
+            _print(frame, {**fitting.to_dict("records")[0], "pp": one.get("pp", 1)})
         if only or explain:
             print_roofs(frame)
         if explain:
@@ -94,11 +94,12 @@ def _print(frame: pd.DataFrame, window: Mapping[Any, Any]) -> None:
     for each in passes:
         shares = [_percent(float(each[f"{name}_share"])) for name in _COLUMNS]
         table.append([each["pass"], f"{1e3 * each['seconds']:.2f}", str(round(each["times"])), *shares])
+    gpus = f"{window['tp'] * window['pp']} {window['hardware']}"
     print_screen(
         f"{what} takes {1e3 * verify['seconds']:.1f} ms, {share} of it {_TAKEN_BY[bound]}: {_SO[bound]}.",
         table,
         {**_fits(window), "Next": "--explain for every operation; --b 1,16,64 for what fits at each"},
-        title=f"{window['target']} on {window['tp']} {window['hardware']}, {window['b']} in flight, K {window['k']}",
+        title=f"{window['target']} on {gpus}, {window['b']} in flight, K {window['k']}",
         words=("pass",),
     )
 

@@ -180,15 +180,17 @@ class Runs(Card):
 
     ``called`` is the engine's name in sentences. ``strategies`` has a strategy's name for each that it runs, with the
     drafters that may draft for it there (none for one that drafts nothing). ``k_by_batch``: its K may follow the batch
-    size by a table. ``saguaro`` are the strategies whose draft samples by Saguaro's C there. ``draft_gpus`` is how many
-    devices of its own a draft may have (None: any number). ``dcp`` are the strategies that it runs with devices that
-    share each sequence's cache. ``since`` says from which version on it has a strategy, a drafter, the table or
-    ``dcp``, where that is not as old as the card, and how far.
+    size by a table. ``over_stages`` are the drafters that may draft for a target on pipeline stages (None: it keeps no
+    batches in flight on stages at all). ``saguaro`` are the strategies whose draft samples by Saguaro's C there.
+    ``draft_gpus`` is how many devices of its own a draft may have (None: any number). ``dcp`` are the strategies that
+    it runs with devices that share each sequence's cache. ``since`` says from which version on it has a strategy, a
+    drafter, one over stages, the table or ``dcp``, where that is not as old as the card, and how far.
     """
 
     called: Annotated[str, Meta(min_length=1)]
     strategies: Annotated[dict[str, tuple[str, ...]], Meta(min_length=1)]
     k_by_batch: bool = False
+    over_stages: tuple[str, ...] | None = None
     saguaro: tuple[str, ...] = ()
     draft_gpus: Annotated[int, Meta(ge=0)] | None = None
     dcp: tuple[str, ...] = ()

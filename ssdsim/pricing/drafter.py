@@ -49,8 +49,9 @@ class Drafter(ABC):
     the drafter's own. ``needs_device`` is False where it runs on the host: it then occupies no GPU, wherever a strategy
     would put it, and holds no memory there. ``needs_target``: it reads what lies on the target's devices, and can draft
     nowhere else. ``needs_verified``: it reads what the target makes of tokens while it verifies them, and cannot draft
-    on from others. ``self_conditions``: how much of a draft is accepted depends on how many tokens before it have not
-    been verified. Strategies call the functions below, which know what drafting takes without hardware, too.
+    on from others. ``on_one_stage``: its passes have no layers of the target. ``self_conditions``: how
+    much of a draft is accepted depends on how many tokens before it have not been verified. Strategies call the
+    functions below, which know what drafting takes without hardware, too.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Drafter(ABC):
     needs_device = True
     needs_target = False
     needs_verified = False
+    on_one_stage = True
     self_conditions = False
 
     @abstractmethod
@@ -173,7 +175,8 @@ def prespeculation(site: Site, drafter: Drafter, k: int, budget: int, beside: bo
 def window_budget(site: Site, drafter: Drafter, k: int, drafting: Site | None = None, targets: int = 1) -> int:
     """The most outcomes a sequence that the draft caches before the target's outcome arrives (at least K + 1).
 
-    ``drafting`` has the draft's batch, where that is another. For several ``targets`` it works one after the other.
+    ``drafting`` has the draft's batch, where that is another. For several ``targets``, and for the microbatches of
+    each, it works one after the other.
 
     By bisection, since the time of a branch step never falls with its tokens.
     """
@@ -181,7 +184,7 @@ def window_budget(site: Site, drafter: Drafter, k: int, drafting: Site | None = 
     window_s = (verify.cost + site.sampling_step().cost + site.outcome_message(k + 1).cost).seconds
 
     def fits(budget: int) -> bool:
-        return targets * prespeculation(drafting or site, drafter, k, budget).seconds <= window_s
+        return targets * site.microbatches * prespeculation(drafting or site, drafter, k, budget).seconds <= window_s
 
     low, high = k + 1, MOST_OUTCOMES
     while low < high:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -32,7 +33,8 @@ def why_no_room(subject: str, reasons: Mapping[str, DoesNotFit | str]) -> str:
 class Devices(Record):
     """Devices that a strategy occupies: the target's (all its replicas), and the draft's own.
 
-    Those of the draft may serve so many ``targets``, each on devices of its own: in turn, or all that wait
+    A target's batch goes through it in ``microbatches``, one a pipeline stage, which the draft serves in turn. Those of
+    the draft may serve so many ``targets``, each on devices of its own: in turn, or all that wait
     ``together``. ``on_host``: the draft runs on the host's CPU, which is no GPU.
     """
 
@@ -41,6 +43,12 @@ class Devices(Record):
     targets: int = 1
     together: bool = False
     on_host: bool = False
+    microbatches: int = 1
+
+    @property
+    def served(self) -> int:
+        """Batches that the draft's own devices serve, each for itself."""
+        return self.targets * self.microbatches if self.draft else self.targets
 
     @property
     def draft_gpus(self) -> int:
@@ -145,12 +153,13 @@ def check_devices(title: str, site: Site, devices: Devices, together: bool = Tru
     ------
     DoesNotFit : it has fewer.
     """
-    have, draft = site.profile.device.count, devices.draft
+    have, draft, target = site.profile.device.count, devices.draft, devices.target * site.in_node // (site.tp * site.pp)
     shared = draft if together and site.profile.name == site.draft_profile.name else 0
-    if devices.target + shared > have:
-        fitting = [tp for tp in legal_tensor_parallel(site.target) if devices.target // site.tp * tp + shared <= have]
+    if target + shared > have:
+        fitting = [tp for tp in legal_tensor_parallel(site.target) if target // site.tp * tp + shared <= have]
         nearest_fit = _nearest(site, max(fitting)) if fitting else ""
-        needs = f"{devices.target} target and {shared} draft devices" if shared else f"{devices.target} target devices"
+        needs = f"{target} target and {shared} draft devices" if shared else f"{target} target devices"
+        needs += "" if target <= site.tp or site.pp == 1 else " in a node (--pp-link rdma: a node for each stage)"
         raise DoesNotFit(f"{title} needs {needs}, {site.profile.name} has {have}{nearest_fit}")
     if draft > site.draft_profile.device.count:
         count = site.draft_profile.device.count
@@ -201,6 +210,7 @@ def demand_of(
     data_parallel: bool = False,
     caching: Caching = PLAIN,
     dcp: int = 1,
+    pp: int = 1,
 ) -> Demand:
     """Weights and cache of a model: a sequence has K+1 slots for tokens in flight, and K for each of its ``branches``.
 
@@ -208,6 +218,7 @@ def demand_of(
     ``data_parallel``: each of the ``tp`` devices has sequences of its own, and the whole model but for its experts.
     ``caching``: what the engine keeps of recurrent layers, where a branch has a state of its own, and from caches.
     ``dcp`` devices share the tokens of each sequence, fewer where fewer can.
+    ``pp`` stages have layers of their own, the first one the embedding and the last one the LM head; it is the fullest.
     """
     sharing, devices = (1, tp) if data_parallel else (tp, 1)
     more = lookahead + 1 + branches * lookahead
@@ -221,7 +232,19 @@ def demand_of(
         cache_bytes += state_bytes(card, held, caching.states, sharing, precision)
     logit_bytes = branches * lookahead * card.vocab_size * DTYPE_BYTES[precision.activations] if logits else 0
     fixed_bytes = card.weight_bytes(sharing, precision, tp) + caching.kept_bytes(card, sharing, precision)
+    if pp > 1:
+        share = -(-card.layers // pp) / card.layers
+        fixed_bytes = _on_a_stage(card, fixed_bytes, share, sharing, precision)
+        cache_bytes = math.ceil(share * cache_bytes)
     return Demand(fixed_bytes, cache_bytes + logit_bytes, devices)
+
+
+def _on_a_stage(card: Transformer, weights_bytes: int, share: float, sharing: int, precision: Precision) -> int:
+    """Of the bytes of all stages on a device, those of a stage with a share of the layers and one end of the model."""
+    matrix = -(-card.vocab_size * card.hidden_size // sharing)
+    head, embedding = (matrix * WEIGHT_BYTES[kept] for kept in (precision.lm_head, precision.activations))
+    ends = head + (0.0 if card.tied_embeddings else embedding)
+    return math.ceil(share * (weights_bytes - ends) + max(head, embedding))
 
 
 def largest_budget(
@@ -278,7 +301,7 @@ def target_on(site: Site, lookahead: int, beside: bool = False) -> Demand:
     if beside and _in_the_targets_pages(site):
         caching = replace(caching, head_layers=site.draft.layers)
     of = (site.target, site.tp, site.context, lookahead, kept)
-    return demand_of(*of, data_parallel=site.data_parallel, caching=caching, dcp=site.dcp)
+    return demand_of(*of, data_parallel=site.data_parallel, caching=caching, dcp=site.dcp, pp=site.pp)
 
 
 def _in_the_targets_pages(site: Site) -> bool:
@@ -323,7 +346,10 @@ def _with_room(site: Site, lookahead: int, one_fits: bool) -> str:
     formats = [kept for kept in _narrower(site) if fits(dtype=kept)]
     smaller = () if one_fits or formats else smaller_in_family(site.target)
     models = (card for card in smaller if site.tp in legal_tensor_parallel(card) and fits(target=card))
-    ways = [f"{tp} {name} (tp {tp}{f', a node has {count}' if tp > count else ''})" for tp in islice(degrees, 1)]
+    there = {tp: tp * site.in_node // site.tp for tp in islice(degrees, 1)}
+    ways = [
+        f"{tp * site.pp} {name} (tp {tp}{f', a node has {count}' if own > count else ''})" for tp, own in there.items()
+    ]
     shared = (dcp for dcp in _sharing(site) if dcp > site.dcp and fits(dcp=dcp))
     ways += [f"--dcp {dcp}" for dcp in islice(shared, 1)]
     ways += [f"--context {tokens}" for tokens in shorter[-1:]]

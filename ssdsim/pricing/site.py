@@ -28,6 +28,7 @@ from ssdsim.pricing.passes import (
     units_of_step,
     unsaid_version,
 )
+from ssdsim.pricing.stages import StagedPass
 from ssdsim.pricing.step import (
     HostWork,
     Message,
@@ -76,11 +77,13 @@ class Site(Record):
     The target's experts lie in ``ep`` groups of its devices, a draft's on all that it has. ``data_parallel``: the
     target's devices have sequences of their own (data-parallel attention), for which a draft beside it runs there too.
     ``dcp`` of them share each sequence's cache of the target; a draft's is never shared.
+    Its layers lie on ``pp`` stages of as many devices each, through which its ``batch`` goes in microbatches.
     ``dtype`` and ``kv_dtype`` are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
     :meth:`Transformer.precision` takes them. ``options`` holds every option of the call: a strategy and a drafter read
     their own there. ``drift`` says how many times slower a pass is now than its profile says, by the pass's ``key`` (1
     where it is not there). ``engine_version`` is empty where nobody said it. ``network`` is between the target and a
-    draft's own devices, None where they have the profile's link. ``unit_free``: no hardware is read
+    draft's own devices, None where they have the profile's link; ``between_stages`` is between stages that are nodes of
+    their own, None where one node has all. ``unit_free``: no hardware is read
     (:class:`ssdsim.pricing.unit_free.UnitFree`).
     """
 
@@ -103,8 +106,10 @@ class Site(Record):
     ep: int = 1
     data_parallel: bool = False
     dcp: int = 1
+    pp: int = 1
     engine_version: str = ""
     network: Network | NamedLink | None = None
+    between_stages: NamedLink | None = None
 
     @cached_property
     def _known(self) -> dict[Any, Any]:
@@ -137,18 +142,28 @@ class Site(Record):
     @property
     def degrees(self) -> str:
         """Short text of how devices share the target."""
-        return degrees(self.tp, self.ep, self.data_parallel, self.dcp)
+        return degrees(self.tp, self.ep, self.data_parallel, self.dcp, self.pp)
+
+    @property
+    def microbatches(self) -> int:
+        """Parts of the batch that are in flight: one a stage, but no empty one."""
+        return min(self.pp, self.batch)
+
+    @property
+    def in_a_pass(self) -> int:
+        """Sequences of a pass: the fullest microbatch."""
+        return -(-self.batch // self.pp)
 
     @property
     def own_sequences(self) -> int:
-        """Sequences of the target's fullest device."""
-        return -(-self.batch * self.sharing // self.tp)
+        """Sequences of the target's fullest device in a pass."""
+        return -(-self.in_a_pass * self.sharing // self.tp)
 
     @cached_property
     def case(self) -> OperatingPoint:
         """Operating point at which the runtime is read."""
         device, profile = self.profile.device, self.profile.name
-        return OperatingPoint.of(self.target, device, profile, self.tp, self.batch, self.engine_version)
+        return OperatingPoint.of(self.target, device, profile, self.tp, self.in_a_pass, self.engine_version)
 
     @cached_property
     def local_runtime(self) -> Runtime:
@@ -165,7 +180,22 @@ class Site(Record):
         """
         of: dict[str, Any] = {"ep": self.ep, "data_parallel": self.data_parallel, "rows": rows, "dcp": self.dcp}
         forward = self._forward(self.target, queries, self.tp, masked=masked, **of)
-        return Pass(name, "target", forward, self.tp, self.profile, self.local_runtime)
+        made = Pass(name, "target", forward, self.tp, self.profile, self.local_runtime)
+        return made if self.pp == 1 else StagedPass.over(made, self.pp, self._sends(rows or self.in_a_pass * queries))
+
+    def _sends(self, tokens: int) -> Cost:
+        """Hidden states of so many tokens from stage to stage, each device to its neighbour; ids back to the first."""
+        value_bytes = DTYPE_BYTES[self.precision_of("target").activations]
+        states = -(-tokens * self.sharing // self.tp) * self.target.hidden_size * self.target.streams * value_bytes
+        messages = (states, self.pp - 1), (tokens * TOKEN_BYTES, 1)
+        if (network := self.between_stages) is not None:
+            return Cost.total((network.cost_of(sent), times) for sent, times in messages)
+        return Cost.total((cost_of_message(sent, self.profile, (0, self.tp)), times) for sent, times in messages)
+
+    @property
+    def in_node(self) -> int:
+        """Devices of the target in each node."""
+        return self.tp if self.between_stages is not None else self.tp * self.pp
 
     @memoized
     def draft_pass(
@@ -230,7 +260,7 @@ class Site(Record):
     ) -> Any:
         return forward_pass(
             card,
-            batch=self.batch,
+            batch=self.in_a_pass,
             queries=queries,
             context=self.context + extra_context,
             tp=tp,
@@ -315,8 +345,8 @@ class Site(Record):
 
     @memoized
     def _mixed_step(self, name: str, tokens: tuple[float, float], share: float, masked: bool) -> Step:
-        table, rows = self._mixed_passes(name, tokens, masked), mixed_rows(self.batch, tokens)
-        chances = chances_at_once(self.batch, share)
+        table, rows = self._mixed_passes(name, tokens, masked), mixed_rows(self.in_a_pass, tokens)
+        chances = chances_at_once(self.in_a_pass, share)
         priced = [float(chances @ np.interp(rows, table.rows, of_one)) for of_one in np.eye(len(table.rows))]
         passes = [self._pass_over(name, each, masked) for each in map(int, table.rows)]
         cost = Cost.total(zip(map(self.cost, passes), priced, strict=True))
@@ -325,7 +355,7 @@ class Site(Record):
 
     @memoized
     def _mixed_passes(self, name: str, tokens: tuple[float, float], masked: bool) -> RowTable:
-        rows = mixed_rows_to_price(self.batch, tokens)
+        rows = mixed_rows_to_price(self.in_a_pass, tokens)
         seconds = [self.cost(self._pass_over(name, each, masked)).seconds for each in rows]
         work = partial(self._pass_over, name, masked=masked)
         apart = abs(float(tokens[0]) - tokens[1])
@@ -335,14 +365,14 @@ class Site(Record):
     @memoized
     def _passes_by_rows(self, name: str, most: int) -> RowTable:
         captured = () if self.data_parallel else self.runtime.captured_rows
-        rows, last = rows_to_price(self.batch, most, captured)
+        rows, last = rows_to_price(self.in_a_pass, most, captured)
         seconds = [self.cost(self._pass_over(name, each)).seconds for each in rows]
-        return RowTable(self.batch, most, np.array(rows), np.array(seconds), last, partial(self._pass_over, name))
+        return RowTable(self.in_a_pass, most, np.array(rows), np.array(seconds), last, partial(self._pass_over, name))
 
     def _pass_over(self, name: str, rows: int, masked: bool = False) -> Pass:
         """A target pass over so many rows. Attention takes each sequence to have an equal share, rounded up."""
-        queries = -(-rows // self.batch)
-        return self.target_pass(name, queries, masked, rows=None if rows == queries * self.batch else rows)
+        queries = -(-rows // self.in_a_pass)
+        return self.target_pass(name, queries, masked, rows=None if rows == queries * self.in_a_pass else rows)
 
     def override(self, option: str, step: Step, name: str | None = None) -> Step:
         """The step; without hardware an option may give its time, and with a ``name`` it is then one piece."""
@@ -357,7 +387,7 @@ class Site(Record):
         A draft head also gets the target's hidden states, or keys and values, of ``verified`` tokens a sequence.
         """
         outcome_bytes = OUTCOME_BYTES + 4 * -(-self.context // PAGE_TOKENS)
-        sent = self.batch * outcome_bytes + self.feature_bytes(verified)
+        sent = self.in_a_pass * outcome_bytes + self.feature_bytes(verified)
         return Step("communicate", (Piece("outcome", self._cost_to_draft(sent)),), message=Message(sent))
 
     @memoized
@@ -369,7 +399,7 @@ class Site(Record):
         """
         drawn_from, broadcast = tokens if distributions is None else distributions, self.token_bytes(tokens)
         logits = drawn_from * self.draft.vocab_size * DTYPE_BYTES[self.precision_of("draft").activations]
-        sent = broadcast + self.batch * (1 + (logits if self.sampling else 0))  # a flag of hits beside each
+        sent = broadcast + self.in_a_pass * (1 + (logits if self.sampling else 0))  # a flag of hits beside each
         cost = self._cost_to_draft(sent) + self.cost_of_broadcast(tokens)
         return Step("communicate", (Piece("speculation", cost),), message=Message(sent, broadcast))
 
@@ -394,7 +424,7 @@ class Site(Record):
         if self.network is not None:
             return self.network.cost_of(message_bytes)
         if self.draft_profile is self.profile:
-            return cost_of_message(message_bytes, self.profile, (0, self.tp))
+            return cost_of_message(message_bytes, self.profile, (0, self.in_node))
         ends = [self.draft_profile, *([self.profile] if self.profile.link else [])]
         return max((cost_of_message(message_bytes, each) for each in ends), key=attrgetter("seconds"))
 
@@ -405,11 +435,11 @@ class Site(Record):
             return 0
         kept = self.precision_of("target")
         value_bytes = DTYPE_BYTES[kept.kv if head.reads == "kept" else kept.activations]
-        return self.batch * tokens * head.features * head.feature_size * value_bytes
+        return self.in_a_pass * tokens * head.features * head.feature_size * value_bytes
 
     def token_bytes(self, tokens: int) -> int:
         """``tokens`` token ids a sequence."""
-        return self.batch * tokens * TOKEN_BYTES
+        return self.in_a_pass * tokens * TOKEN_BYTES
 
     def precision_of(self, model: Model) -> Precision:
         """The formats in which a model is kept and computed."""

@@ -176,8 +176,9 @@ class Configuration(Displayable, Record):
         read = (experts, windows, exchanges, rules, chosen)
         own = {name: p.of_engine(site.runtime.engine) for name, p in profiles.items()}
         said = {name: provenance_summary(p, dtypes, site.tp, *read) for name, p in own.items()}
-        if isinstance(site.network, NamedLink):
-            said.setdefault(site.network.profile.name, site.network.summary)
+        for link in (site.network, site.between_stages):
+            if isinstance(link, NamedLink):
+                said.setdefault(link.profile.name, link.summary)
         return [{"profile": name, "summary": text} for name, text in said.items()]
 
     @property
@@ -277,7 +278,9 @@ def configured(
     if not scenarios:
         raise DoesNotFit(no_room[asked.subject])
     said_of_engine = {
-        name: settings[name] for name in ("engine", "drafter", "saguaro_c", "dcp") if settings.source(name) == GIVEN
+        name: settings[name]
+        for name in ("engine", "drafter", "saguaro_c", "dcp", "pp")
+        if settings.source(name) == GIVEN
     }
     if settings.source("k") == OWN_BEST:
         settings.settle("k", max(int(each.settings["k"]) for each in scenarios.values()), OWN_BEST)

@@ -24,17 +24,22 @@ _RUNS_GGUF = "llama-cpp"
 
 
 class Engine(Record):
-    """An engine's abilities with a drafter; ``runs`` is None where nobody named one, or nothing is known of it."""
+    """An engine's abilities with a drafter; ``runs`` is None where nobody named one, or nothing is known of it.
+
+    ``staged``: the target is on pipeline stages.
+    """
 
     runs: Runs | None
     drafter: str
     name: str | None = None
+    staged: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Engine:
         """The engine whose runtime the options name, or that runs the target's file."""
         named = options.get("engine") or engine_of_file(options)
-        return cls(None if named is None else find_runtime(named).runs, drafter_by_options(options), named)
+        runs, pp = None if named is None else find_runtime(named).runs, options.get("pp")
+        return cls(runs, drafter_by_options(options), named, isinstance(pp, int) and pp > 1)
 
     @property
     def called(self) -> str | None:
@@ -42,11 +47,22 @@ class Engine(Record):
 
     def lacks(self, strategy: str) -> str | None:
         """The lack of a strategy, in words that follow its name; None where the engine runs it."""
-        if self.runs is None or self.runs.has(strategy, self.drafter):
+        if self.runs is None:
             return None
+        if self.runs.has(strategy, self.drafter):
+            return self._lacks_stages(strategy) if self.staged else None
         if strategy in self.runs.strategies:
             return f"which {self.runs.called} does not draft with {drafters.ALL.named(self.drafter).title}"
         return f"which {self.runs.called} does not have"
+
+    def _lacks_stages(self, strategy: str) -> str | None:
+        """The lack of a strategy that it runs on one stage, where the target is on several."""
+        drafting, over = strategies.ALL.named(strategy).drafts, self.runs.over_stages if self.runs else ()
+        if over is None:
+            return f"which {self.called} does not run on pipeline stages"
+        if not drafting or self.drafter in over:
+            return None
+        return f"which {self.called} does not run on pipeline stages with {drafters.ALL.named(self.drafter).title}"
 
     def lacks_devices(self, draft: int, targets: int = 1) -> str | None:
         """The reason why a draft has too many own devices, or ``targets`` that share them; None where it has not."""
@@ -81,6 +97,8 @@ class Engine(Record):
         runnable = tuple(name for name in names if self.lacks(name) is None)
         if runnable or self.runs is None:
             return runnable
+        if self.staged and self.runs.over_stages is None:
+            raise InputError(f"{self.runs.called} keeps no batches in flight on pipeline stages: leave --pp out")
         own = [name for name in self.runs.strategies if self.runs.has(name, self.drafter)]
         drafting = f" with {drafters.ALL.named(self.drafter).title}" if self.runs.strategies.keys() & set(names) else ""
         priced = f"ssdsim predict --engine {self.name} --strategies {','.join(dict.fromkeys((*own, *names)))}"

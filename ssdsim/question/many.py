@@ -234,8 +234,9 @@ def _round(rows: ScenarioTable, seconds: Mapping[str, Seconds], averages: Averag
         gpus=rows.devices(lambda devices: devices.per_target).astype(float)[:, *axes],
         seconds=seconds,
         averages=averages,
-        targets=rows.devices(lambda devices: devices.targets)[:, *axes],
+        targets=rows.devices(lambda devices: devices.served)[:, *axes],
         together=rows.devices(lambda devices: devices.together)[:, *axes],
+        microbatches=rows.devices(lambda devices: devices.microbatches)[:, *axes],
     )
 
 

@@ -21,6 +21,7 @@ from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, runtime_of
 from ssdsim.pricing.passes import NamedLink, Network
 from ssdsim.pricing.site import Site
+from ssdsim.pricing.stages import check_stages
 from ssdsim.question.drafting import draft_of
 from ssdsim.question.engines import engine_of_file
 from ssdsim.question.measured_pair import routed
@@ -122,7 +123,7 @@ def _network_of(settings: Settings) -> Network | NamedLink | None:
     return None if latency_us is None else Network(latency_us * 1e-6, gigabytes * 1e9)
 
 
-def find_link(name: str) -> HardwareProfile:
+def find_link(name: str, option: str = "draft_link") -> HardwareProfile:
     """A profile with the link of a name: a published one, or that of another profile, such as one of nccl-tests."""
     from ssdsim.hardware.what_if import LINKS, NETWORKS, over_link  # here: who names no link starts faster
 
@@ -135,7 +136,7 @@ def find_link(name: str) -> HardwareProfile:
             raise
         known = (*LINKS, *NETWORKS)
         raise InputError(
-            f"--draft-link: unknown link '{name}'{nearest(name, known)} Allowed: {', '.join(known)}, or a profile"
+            f"{spelled(option)}: unknown link '{name}'{nearest(name, known)} Allowed: {', '.join(known)}, or a profile"
         ) from None
     profile.link_between()  # refuses one without
     return profile
@@ -164,6 +165,7 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
         settings.derive("ep", settings["tp"], "tp, beside data-parallel attention")
         _check_spread(target)
     check_context_parallel(target, settings["tp"], settings["dcp"])
+    check_stages(target, settings["pp"])
     profile = _placed(settings["hardware"], settings)
     runtime = _settled_runtime(settings).keeping(settings["states"])
     _settle_states(settings, runtime, target, drafting.card)
@@ -176,6 +178,7 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
         ep=settings["ep"],
         data_parallel=data_parallel,
         dcp=settings["dcp"],
+        pp=settings["pp"],
         batch=settings["b"],
         context=settings["context"],
         sampling=settings["temperature"] > 0,
@@ -185,6 +188,7 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
         draft_dtype=drafting.dtype,
         kv_dtype=settings["kv_dtype"],
         network=drafting.network,
+        between_stages=_between_stages(settings),
     )
     site = _with_activations_of_devices(site)
     if settings["dtype"] is None and (own := _dtype_of_devices(site)) is not None:
@@ -200,6 +204,15 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
         settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
         site = replace(site, kv_dtype=kept)
     return site.with_options(settings.plain)
+
+
+def _between_stages(settings: Settings) -> NamedLink | None:
+    """The link between stages that are nodes of their own; None where one node has all."""
+    if (named := settings["pp_link"]) is None:
+        return None
+    if settings["pp"] == 1:
+        raise InputError("--pp-link has no effect without --pp: one stage has no other to send to")
+    return NamedLink(find_link(named, "pp_link"))
 
 
 def _with_activations_of_devices(site: Site) -> Site:

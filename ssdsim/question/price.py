@@ -23,6 +23,7 @@ from ssdsim.pricing.occupancy import (
     is_host_of,
 )
 from ssdsim.pricing.site import Site
+from ssdsim.pricing.stages import in_stages
 from ssdsim.pricing.step import Step
 from ssdsim.pricing.unit_free import UnitFree
 from ssdsim.question.token_errors import Change, Changes, each_of, settings_under
@@ -118,7 +119,10 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     if site.unit_free:
         steps, devices = strategy.steps(site, drafter), strategy.devices(settings, 1, drafter)
         return Priced(steps, devices, again=_again(settings, strategy, None, drafter))
-    devices = strategy.devices(settings, site.tp, drafter)
+    if site.pp > 1:
+        _check_stages(strategy, drafter)
+    devices = strategy.devices(settings, site.tp * site.pp, drafter)
+    devices = replace(devices, microbatches=site.microbatches)
     if devices.draft and is_host_of(site.draft_profile, site.profile):
         devices = replace(devices, on_host=True)
     check_dtypes(site, strategy.drafts and drafter.needs_device, beside=devices.draft == 0)
@@ -127,10 +131,19 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     check_devices(strategy.title, site, devices, together and not elsewhere)
     check_memory(site.batch, strategy.occupancies(site, drafter))
     steps = strategy.steps(site, drafter)
+    steps = in_stages(steps, site.microbatches, beside=devices.draft == 0)
     if site.network is None and devices.targets > 1 and devices.total > site.profile.device.count:
         sends = next(name for name, step in steps.items() if step.message is not None)
         steps = {**steps, sends: steps[sends].warning(_apart(strategy, site, devices))}
     return Priced(steps, devices, round_error(strategy, site), _again(settings, strategy, site, drafter))
+
+
+def _check_stages(strategy: Strategy, drafter: Drafter) -> None:
+    """Raise :class:`DoesNotFit` for a round or a drafter that nobody has described over pipeline stages."""
+    if not strategy.staged:
+        raise DoesNotFit(f"{strategy.title}: its round is not described over pipeline stages (--pp)")
+    if strategy.drafts and not drafter.on_one_stage:
+        raise DoesNotFit(f"{drafter.title} drafts with all layers of its target: not described over stages (--pp)")
 
 
 def _again(settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> Repricer | None:

@@ -16,12 +16,13 @@ _MATTERS = 1.05  # a ratio that prompts change by less is the same answer
 def ratio_with_prompts(site: Site, answer: int, strategy: Estimate, rival: Estimate) -> float:
     """How many times a strategy's tokens/s are a rival's where a prompt comes for each ``answer`` tokens of a request.
 
-    The site's contexts are the prompts; one is processed in a pass of its own, and each token waits for its share.
+    The site's contexts are the prompts; one is processed in a pass of its own, and each token waits for its share. Each
+    of the target's stages has another prompt.
     """
     shard: dict[str, Any] = {"tp": site.tp, "ep": site.ep, "states": site.runtime.states}
     formats: dict[str, Any] = {"dtype": site.dtype, "kv_dtype": site.kv_dtype}
     forward = mixed_pass(site.target, (Chunk(site.context),), context=site.context, **shard, **formats)
-    beside_s = float(cost_of_mixed_pass(forward, 0, site.profile, site.runtime).seconds) / answer
+    beside_s = float(cost_of_mixed_pass(forward, 0, site.profile, site.runtime).seconds) / (answer * site.pp)
     own_s, other_s = (1.0 / float(each.tokens_per_second) + beside_s for each in (strategy, rival))
     return other_s / own_s
 

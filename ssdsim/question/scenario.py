@@ -81,6 +81,11 @@ class Scenario(Displayable, Record):
         return int(self.settings["b"])
 
     @property
+    def in_a_pass(self) -> int:
+        """Sequences that go through a pass together: all, or the fullest microbatch."""
+        return -(-self.batch // self.devices.microbatches)
+
+    @property
     def spread(self) -> float:
         """Standard deviation of the logarithm of every duration."""
         return float(self.settings["spread"])
@@ -98,7 +103,7 @@ class Scenario(Displayable, Record):
     @property
     def round(self) -> Round:
         d = self.devices
-        return Round(self.batch, self.gpus, self.seconds, self.tokens.averages, d.targets, d.together)
+        return Round(self.batch, self.gpus, self.seconds, self.tokens.averages, d.served, d.together, d.microbatches)
 
     @cached_property
     def estimate(self) -> Estimate:

@@ -159,6 +159,24 @@ SITE = (
         doubling=True,
     ),
     machine_choice(
+        name="pp",
+        spellings=("--pipeline-parallel-size",),
+        default=1,
+        kind=Whole(),
+        about="stages of --tp GPUs each that share the target's layers (pipeline parallel), a microbatch in flight for "
+        "each",
+        axis="stages of the target (pipeline parallel)",
+        doubling=True,
+    ),
+    _hardware(
+        name="pp_link",
+        section=Section.MACHINE,
+        kind=Name(),
+        about="link between stages that are nodes of their own: rdma, tcp, or as --draft-link",
+        axis="link between stages",
+        default_note="all stages in one node, over its link",
+    ),
+    machine_choice(
         name="attention",
         default="tensor-parallel",
         kind=OneOf((DATA_PARALLEL, "tensor-parallel")),

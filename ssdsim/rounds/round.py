@@ -22,7 +22,7 @@ class Round(Record):
     """A round as the closed form reads it: batch, devices, seconds of each step by name, averages of its tokens.
 
     Batch, devices and rounds are those of one target; ``targets`` share its draft, which serves them in turn, or all
-    that wait ``together``.
+    that wait ``together``. The batch goes through its target in so many ``microbatches``.
 
     Numbers; or, where many settings are seen at once or a duration is drawn many times, columns that broadcast.
     Seconds are units of T_v where durations are unit-free.
@@ -34,6 +34,12 @@ class Round(Record):
     averages: Averages
     targets: FloatOrArray = 1
     together: FloatOrArray = False
+    microbatches: FloatOrArray = 1
+
+    @property
+    def in_a_pass(self) -> FloatOrArray:
+        """Sequences that go through a pass together."""
+        return -(-self.batch // self.microbatches)
 
 
 _SURE = 1e-9  # of a chance at 0 or 1, which nothing shared moves

@@ -90,6 +90,8 @@ def target_place(site: Site) -> Place:
     """The target's."""
     if site.data_parallel:
         raise InputError("requests that arrive are served with tensor-parallel attention only: leave --attention out")
+    if site.pp > 1:
+        raise InputError("requests that arrive are served on one pipeline stage only: leave --pp out")
     return Place(site.target, "target", site.tp, site.dtype, site.kv_dtype, site.profile, site.runtime, site.ep)
 
 

@@ -26,6 +26,7 @@ class Autoregressive(Strategy):
     winner_name = "at this batch plain autoregressive decoding"
     source = "Vaswani et al., 2017"
     drafts = False
+    staged = True
     in_columns = True
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:

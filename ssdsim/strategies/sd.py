@@ -43,6 +43,7 @@ class Speculative(Alternate):
     source = "Leviathan et al., 2023"
     rival = "ar"
     drafted = "sd_k"
+    staged = True
     in_columns = True
     searched = (PLACES, TARGETS_AXIS, LOOKAHEAD, replace(SAGUARO, strategy="sd"))
     options = (_SD_K, SD_DRAFT, SAGUARO_C, *SHARED_DRAFT_OPTIONS)

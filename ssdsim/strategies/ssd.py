@@ -99,6 +99,7 @@ class SSD(Cached):
     title = "SSD"
     source = "Speculative Speculative Decoding, arXiv 2603.03251, Algorithm 1, Theorem 7, Corollary 16"
     rival = "sd"
+    staged = True
     in_columns = True
     searched = (
         DRAFT_PLACE,
@@ -213,6 +214,7 @@ def _check_beside(settings: Settings, site: Site, drafter: Drafter) -> None:
         "draft_gpus": settings["draft_gpus"] > 1,
         "f": settings["f"] == "window",
         "attention": site.data_parallel,
+        "pp": site.pp > 1,
         "draft_link_us" if settings["draft_link"] is None else "draft_link": site.network is not None,
         "draft_hardware": site.draft_profile is not site.profile,
     }

@@ -8,11 +8,13 @@ from functools import cache
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter, expand
 from ssdsim.pricing.site import Site
+from ssdsim.pricing.stages import in_stages
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
 from ssdsim.strategies.protocols.hits import LAWS
 from ssdsim.strategies.protocols.trees import AXES, OPTIONS, RoundTime, drafted, settle_tree, tree_tokens
+from ssdsim.tokens.trees.drafted import Drafted
 
 
 class TreeSpeculative(Alternate):
@@ -30,6 +32,7 @@ class TreeSpeculative(Alternate):
     source = "Miao et al., ASPLOS 2024, arXiv 2305.09781; Chen et al., NeurIPS 2024, arXiv 2402.12374"
     rival = "sd"
     drafted = "tree_nodes"
+    staged = True
     searched = (PLACES, *AXES)
     shown_settings = ("tree_nodes", "tree_depth")
     options = (SD_DRAFT, *LAWS, *OPTIONS)
@@ -52,9 +55,19 @@ def _draft(site: Site, drafter: Drafter, rows: Sequence[int]) -> Step:
     return Step("draft", expand(site, drafter, rows, beside=not is_apart(site.options, drafter)))
 
 
+def _over_stages_s(site: Site, drafter: Drafter, tree: Drafted) -> float:
+    """Seconds of a round with a tree, where the last of the target's stages drafts for all microbatches."""
+    verify = site.verify_step("verify", tree.nodes + 1, not tree.is_chain)
+    steps = {"verify": verify, "draft": _draft(site, drafter, tree.rows), "sample": site.sampling_step()}
+    beside = not is_apart(site.options, drafter)
+    return sum(step.seconds for step in in_stages(steps, site.microbatches, beside).values())
+
+
 def _seconds(site: Site, drafter: Drafter) -> RoundTime:
     """Seconds of a round with a tree, each pass priced once, without messages: all trees' are about the same."""
     verify_s = cache(lambda nodes, masked: site.verify_step("verify", nodes + 1, masked).seconds)
     draft_s = cache(lambda rows: _draft(site, drafter, rows).seconds)
     sample_s = site.sampling_step().seconds
+    if site.microbatches > 1:
+        return lambda tree, model: _over_stages_s(site, drafter, tree)
     return lambda tree, model: verify_s(tree.nodes, not tree.is_chain) + draft_s(tree.rows) + sample_s

@@ -25,10 +25,11 @@ DATA_PARALLEL = "data-parallel"
 """Attention where each device has sequences of its own (``data_parallel``), as the option spells it."""
 
 
-def degrees(tp: int, ep: int, data_parallel: bool, dcp: int = 1) -> str:
-    """The degrees by which devices share a model, in short: ``TP 8, DCP 4``, ``TP 8, EP 8``, ``DP 8, EP 8``."""
-    apart, shared = f", EP {ep}" if ep > 1 else "", f", DCP {dcp}" if dcp > 1 else ""
-    return f"{'DP' if data_parallel else 'TP'} {tp}{apart}{shared}"
+def degrees(tp: int, ep: int, data_parallel: bool, dcp: int = 1, pp: int = 1) -> str:
+    """The degrees by which devices share a model, in short: ``TP 8, DCP 4``, ``TP 4, PP 2``, ``DP 8, EP 8``."""
+    others = (("EP", ep), ("DCP", dcp), ("PP", pp))
+    shared = "".join(f", {name} {degree}" for name, degree in others if degree > 1)
+    return f"{'DP' if data_parallel else 'TP'} {tp}{shared}"
 
 
 class ForwardPass(Record, eq=False):

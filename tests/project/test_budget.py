@@ -14,11 +14,13 @@ BUDGETS = {
     # GPUs of two kinds; the gain of C is over the best without it.
     # Watts of a deployment.
     # Degrees that share a cache.
-    "ssdsim/advise": (4_000, 18),
+    # Flags of stages.
+    "ssdsim/advise": (4_032, 18),
     # Each at its own best, at many points at once; how sure, where it turns, each C; arguments of Python's calls.
     # Joules, from a replay that counts steps.
     # Where else a draft would do as well.
-    "ssdsim/answers": (5_825, 31),
+    # The rate of all microbatches of a batch.
+    "ssdsim/answers": (5_832, 31),
     # Limits of files, what is JSON; spellings in Python; all that a card lacks, the road to one that is not there;
     # bytes that are no text.
     # What small files unpack to; a disk without room has a name.
@@ -31,7 +33,8 @@ BUDGETS = {
     # How prompts are processed, and why.
     # The next command keeps the context and the acceptance; why SSD is not in a table of all strategies.
     # The rule of acceptance.
-    "ssdsim/cli": (4_896, 29),
+    # GPUs of all stages.
+    "ssdsim/cli": (4_902, 29),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
@@ -42,7 +45,8 @@ BUDGETS = {
     # GPUs of another maker.
     # Rounds of hybrids that no row tells.
     # Published links between machines.
-    "ssdsim/hardware": (5_096, 24),
+    # What an engine drafts with over stages.
+    "ssdsim/hardware": (5_099, 24),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
@@ -50,7 +54,8 @@ BUDGETS = {
     # Two passes on one device: what it hides of them, and how sure that is.
     # Devices that share a cache.
     # Messages over the link of another profile.
-    "ssdsim/pricing": (2_106, 9),
+    # Stages: a pass that crosses them, who waits for whom, what each holds.
+    "ssdsim/pricing": (2_260, 10),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.
     # The format of a draft beside a file.
@@ -59,14 +64,16 @@ BUDGETS = {
     # Devices that share a cache.
     # Rules of acceptance: what each adds, and where it adds nothing.
     # The link to a draft by its name.
-    "ssdsim/question": (4_370, 23),
+    # Stages, their link, what engines lack on them.
+    "ssdsim/question": (4_443, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
     # Names that are no markup.
     "ssdsim/reports": (5_620, 30),
     # What a look at a slot finds in the long run.
-    "ssdsim/rounds": (1_270, 6),
+    # Microbatches.
+    "ssdsim/rounds": (1_273, 6),
     # Numbers of a run that are none; no link out of a folder, no folder of what is refused.
     # Headers in place of weights.
     # No lock that is left.
@@ -75,13 +82,15 @@ BUDGETS = {
     # Prompts as the engine takes them.
     # A cache that takes as much at any context.
     # Settings that follow the batch, or do not, of one strategy.
-    "ssdsim/serving": (6_844, 26),
+    # Stages are refused.
+    "ssdsim/serving": (6_847, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.
     # Devices of two kinds.
     # SSD's draft on its target's device.
     # PEARL's gamma as engines choose it, and what that loses to the best.
     # No rule of acceptance is described for trees.
-    "ssdsim/strategies": (5_612, 36),
+    # A draft that serves microbatches; a tree over stages.
+    "ssdsim/strategies": (5_642, 36),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     # Rules of acceptance, with what was published of them.
     # Trees by number, and what a draft made of each.

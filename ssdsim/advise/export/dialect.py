@@ -41,7 +41,8 @@ class Dialect(Record):
     What the engine runs is that card's to say, or that of another runtime of the same engine which a user names
     (``named``, by :meth:`priced_on`). ``drafters`` are those that the words can say. ``check`` raises
     :class:`InputError` where the engine cannot run what the options ask for, whichever strategy is best. ``one`` is the
-    command of a single cell, of an engine that takes nothing over batch sizes.
+    command of a single cell, of an engine that takes nothing over batch sizes. ``staged``: the target is on pipeline
+    stages.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Dialect(Record):
     check: Callable[[Mapping[str, Any]], None] | None = None
     one: Callable[[Cell, Mapping[str, Any]], str] | None = None
     named: Runs | None = None
+    staged: bool = False
 
     @property
     def runs(self) -> Runs:
@@ -66,10 +68,11 @@ class Dialect(Record):
     def priced_on(self, options: Mapping[str, Any]) -> Dialect:
         """Copy the words for the engine of the runtime that the options name, where it is the same engine's."""
         named = options.get("engine")
+        words = replace(self, staged=(options.get("pp") or 1) > 1)
         other = None if named is None else find_runtime(named)
         if other is None or other.runs is None or other.engine != find_runtime(self.runtime).engine:
-            return self
-        return replace(self, named=other.runs)
+            return words
+        return replace(words, named=other.runs)
 
     def fixed(self) -> Mapping[str, tuple[Any, str]]:
         """Options that the engine fixes: the value, and the note where another one was asked for."""
@@ -81,19 +84,23 @@ class Dialect(Record):
             fixed_options["draft_gpus"] = (1, f"{self.title} has one draft GPU: SSD is priced with one")
         return fixed_options
 
+    def _with(self, drafter: str) -> Engine:
+        return Engine(self.runs, drafter, staged=self.staged)
+
     def among(self, names: Sequence[str], drafter: str) -> tuple[str, ...]:
         """The strategies of ``names`` that the engine runs."""
         if drafter not in self.drafters:
             raise InputError(f"--format {self.name} knows no drafter '{drafter}'; allowed: {', '.join(self.drafters)}")
         try:
-            return Engine(self.runs, drafter).runnable(names)
+            return self._with(drafter).runnable(names)
         except InputError as error:
             raise InputError(f"--format {self.name}: {error}") from None
 
     def note_missing(self, candidates: Candidates, best: Sequence[Chosen], notes: list[str]) -> None:
         """Note how much faster than ``best``, which is exported, each strategy is that the engine lacks."""
         all_of_them, exported = candidates.best(), {(each.b, each.context): each for each in best}
-        own = [name for name in candidates.strategies if self.runs.has(name, drafter_of(candidates))]
+        engine = self._with(drafter_of(candidates))
+        own = [name for name in candidates.strategies if engine.lacks(name) is None]
         for name in (name for name in candidates.strategies if name not in own):
             cells = [each for each in all_of_them if each.strategy == name]
             both = [(each, at) for each in cells if (at := exported.get((each.b, each.context))) is not None]
@@ -103,8 +110,9 @@ class Dialect(Record):
             gain = max(each.rate.median / at.rate.median for each, at in both)
             dearer = all(each.deployment.gpus > at.deployment.gpus for each, at in both)
             more = ", with the draft's devices more" if dearer else ""
+            over = " over pipeline stages" if self.runs.has(name, engine.drafter) else ""
             notes.append(
-                f"{self.title} has no {title}: at {len(cells)} of {len(all_of_them)} cells {title} is best "
+                f"{self.title} has no {title}{over}: at {len(cells)} of {len(all_of_them)} cells {title} is best "
                 f"(up to {gain:.2f}x what is exported here{more}); "
                 f"the best of {titles(own)} is exported"
             )
@@ -203,6 +211,12 @@ def shared_by(candidates: Candidates) -> int:
 def is_data_parallel(candidates: Candidates) -> bool:
     """Say whether the target's devices have sequences of their own."""
     return bool(candidates.options.get("attention") == DATA_PARALLEL)
+
+
+def stages_flags(flag: str, candidates: Candidates) -> list[str]:
+    """An engine's ``flag`` for pipeline stages, where there are several."""
+    pp = candidates.options.get("pp", DEFAULTS["pp"])
+    return [flag, str(pp)] if pp > 1 else []
 
 
 def here_document(name: str, text: str) -> str:

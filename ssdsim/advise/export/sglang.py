@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from ssdsim.advise.candidates import Candidates
-from ssdsim.advise.export.dialect import Dialect, checkpoint, drafter_of, is_data_parallel, shared_by
+from ssdsim.advise.export.dialect import Dialect, checkpoint, drafter_of, is_data_parallel, shared_by, stages_flags
 from ssdsim.base.record import Record
 from ssdsim.question.options import DEFAULTS
 from ssdsim.question.scenario import Scenario
@@ -33,6 +33,7 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
     k = tree.passes if tree else chosen.lookahead
     words = ["python", "-m", "sglang.launch_server", "--model-path", checkpoint(candidates, "target", notes)]
     words += ["--tp-size", str(candidates.options.get("tp", DEFAULTS["tp"]))]
+    words += stages_flags("--pp-size", candidates)
     if is_data_parallel(candidates):
         ranks = str(candidates.options.get("tp", DEFAULTS["tp"]))
         words += ["--enable-dp-attention", "--dp-size", ranks, "--ep-size", ranks, "--moe-a2a-backend", "deepep"]

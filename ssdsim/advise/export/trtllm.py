@@ -15,6 +15,7 @@ from ssdsim.advise.export.dialect import (
     here_document,
     is_data_parallel,
     ranges,
+    stages_flags,
 )
 from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies.drafters.model import ModelDrafter
@@ -41,6 +42,7 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
     """A file by ``cat``, and the server that reads it; the server alone where nothing is drafted."""
     tp, ep = (candidates.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
     words = ["trtllm-serve", checkpoint(candidates, "target", notes), "--tp_size", str(tp)]
+    words += stages_flags("--pp_size", candidates)
     if ep > 1 or is_data_parallel(candidates):
         words += ["--ep_size", str(tp if is_data_parallel(candidates) else ep)]
     best = engine.exported(candidates, names, notes)

@@ -8,7 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssdsim.advise.candidates import Candidates
-from ssdsim.advise.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, ranges, shared_by
+from ssdsim.advise.export.dialect import (
+    Dialect,
+    by_batch,
+    checkpoint,
+    drafter_of,
+    is_data_parallel,
+    ranges,
+    shared_by,
+    stages_flags,
+)
 from ssdsim.base.record import Record, field, replace
 from ssdsim.question.options import DEFAULTS
 from ssdsim.question.scenario import Scenario
@@ -74,6 +83,7 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
         notes.append("all-to-alls are priced (--all2all-backend), not vLLM's default all-gather")
     else:
         words += ["--tensor-parallel-size", str(tp), *(["--enable-expert-parallel"] if ep > 1 else [])]
+    words += stages_flags("--pipeline-parallel-size", candidates)
     _note_groups(candidates, notes)
     words += _sharing(candidates)
     if candidates.options.get("kv_dtype") == "float8":

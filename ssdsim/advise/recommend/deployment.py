@@ -58,8 +58,13 @@ class Shape(Record):
 
     @property
     def tp(self) -> int:
-        """Devices of a target."""
+        """Devices of a target, or of each of its stages."""
         return int(self.settings.get("tp", DEFAULTS["tp"]))
+
+    @property
+    def pp(self) -> int:
+        """Stages of a target."""
+        return int(self.settings.get("pp", DEFAULTS["pp"]))
 
     @property
     def ep(self) -> int:
@@ -74,7 +79,7 @@ class Shape(Record):
     @property
     def degrees(self) -> str:
         """Short text of how devices share a target."""
-        return degrees(self.tp, self.ep, self.data_parallel, self.dcp)
+        return degrees(self.tp, self.ep, self.data_parallel, self.dcp, self.pp)
 
     @property
     def data_parallel(self) -> bool:
@@ -203,7 +208,7 @@ class Deployment(Record):
         """Short text: ``SSD TP 4 + 1``, ``2 x SD TP 2``, ``SD TP 8, EP 8``, ``SSD 4 x TP 4 + 1``."""
         shape, devices = self.shape, self.shape.devices
         copies = f"{self.copies} x " if self.copies > 1 else ""
-        replicas = f" x {devices.target // shape.tp}" if devices.target > shape.tp else ""
+        replicas = f" x {each}" if (each := devices.target // (shape.tp * shape.pp)) > 1 else ""
         draft = f" + {'CPU' if devices.on_host else devices.draft}" if devices.draft else ""
         sharing = f"{shape.targets} x " if shape.targets > 1 else ""
         return f"{copies}{self.title} {sharing}{shape.degrees}{replicas}{draft}"

@@ -303,9 +303,10 @@ def setting_choices(request: SearchRequest, strategy: str) -> list[tuple[SearchA
 def placed(request: SearchRequest, strategy: str, placement: Mapping[str, Any]) -> Shape | None:
     """A shape without speculation settings; None if it has too many devices, or they cannot split the target."""
     options = {**DEFAULTS, **request.options, **placement}
-    placement = {**placement, **{name: options[name] for name in ("attention", "dcp") if name in request.options}}
+    given = {name: options[name] for name in ("attention", "dcp", "pp") if name in request.options}
+    placement, of_target = {**placement, **given}, options["tp"] * options["pp"]
     drafter = drafters.ALL.named(drafter_by_options(request.options))
-    devices = request.occupied(strategies.ALL.named(strategy).devices(options, options["tp"], drafter))
+    devices = request.occupied(strategies.ALL.named(strategy).devices(options, of_target, drafter))
     shape = Shape(strategy, tuple(placement.items()), (), devices)
     target = find_transformer(options["target"])
     even = shape.ep in legal_expert_parallel(target, shape.tp)

@@ -24,7 +24,7 @@ def shared_rounds(scenario: Scenario, outcomes: OutcomeBlock, t: Mapping[str, Fl
     service = strategy.service(t, outcomes)
     assert service is not None  # else there is one target
     devices = scenario.devices
-    times = round_times(service, devices.targets, devices.together, outcomes.rounds)
+    times = round_times(service, devices.served, devices.together, outcomes.rounds)
     return with_rest("draft", RoundBlock(outcomes, strategy.monte_carlo(outcomes, t).parts_s, times))
 
 

@@ -143,7 +143,7 @@ def simulate(
         within("precision", precision, np.finfo(float).tiny, 1.0)
     if trace is not None and solver == "mc":
         raise InputError("a trace needs solver des (Monte Carlo has no clock)")
-    recorder = Recorder(scenario.batch, scenario.strategy.miss_state)
+    recorder = Recorder(scenario.in_a_pass, scenario.strategy.miss_state)
     busy_s: Mapping[str, float] = {}
     if solver == "des":
         stretch = _stretch(scenario.drawn_from, 1)
@@ -153,10 +153,10 @@ def simulate(
         _check_countable(scenario)
         outcome_seed, step_seed, *_ = _seeds(scenario, seed)
         tokens = scenario.drawn_from
-        several = scenario.devices.targets > 1
+        several = scenario.devices.served > 1
         batches = _MC_SHARED_BATCHES if several else 64
         lanes = _lanes(tokens, (rounds or most) // batches)
-        outcomes = long_run_source(tokens, scenario.batch, outcome_seed, lanes)
+        outcomes = long_run_source(tokens, scenario.in_a_pass, outcome_seed, lanes)
         steps = StepStreams(scenario.steps, scenario.spread, step_seed)
         make = partial(shared_rounds, scenario) if several else scenario.strategy.monte_carlo
         # free-running rounds, and those of several targets, start anew with a block: short ones would be of the start
@@ -182,7 +182,7 @@ def _stretch(tokens: Tokens, lanes: int) -> int:
 
 def trace_rounds(trace: Trace, scenario: Scenario, rounds: int, seed: int = 0) -> None:
     """Fill a trace as :func:`simulate` does, without means, whose intervals would load scipy."""
-    _replayed(scenario, seed, Stopping(rounds), Recorder(scenario.batch, scenario.strategy.miss_state), trace)
+    _replayed(scenario, seed, Stopping(rounds), Recorder(scenario.in_a_pass, scenario.strategy.miss_state), trace)
 
 
 def _replayed(
@@ -191,14 +191,14 @@ def _replayed(
     """Replay rounds as events; return the busy seconds of each role."""
     _check_countable(scenario)
     outcome_seed, step_seed, *other_seeds = _seeds(scenario, seed)
-    outcomes = long_run_source(scenario.drawn_from, scenario.batch, outcome_seed)
+    outcomes = long_run_source(scenario.drawn_from, scenario.in_a_pass, outcome_seed)
     others = _others(scenario, other_seeds)
     return EventRun(scenario, outcomes, step_seed, stopping, recorder, trace, others).play()
 
 
 def _seeds(scenario: Scenario, seed: int) -> list[np.random.SeedSequence]:
     """Seeds of outcomes, of steps, and of the outcomes of targets beside the first one."""
-    return np.random.SeedSequence(seed).spawn(1 + scenario.devices.targets)
+    return np.random.SeedSequence(seed).spawn(1 + scenario.devices.served)
 
 
 def simulate_requests(
@@ -237,11 +237,11 @@ def simulate_requests(
     kinds = scenario.drawn_from
     if isinstance(kinds, Mix):
         kinds = replace(kinds, output_tokens=tokens)
-    recorder = Recorder(scenario.batch, scenario.strategy.miss_state)
+    recorder = Recorder(scenario.in_a_pass, scenario.strategy.miss_state)
     busy_s: dict[str, float] = {}
     for number, child in enumerate(np.random.SeedSequence(seed).spawn(runs), 1):
-        outcome_seed, step_seed, *other_seeds = child.spawn(1 + scenario.devices.targets)
-        block = outcomes_until(outcome_source(kinds, scenario.batch, outcome_seed), tokens)
+        outcome_seed, step_seed, *other_seeds = child.spawn(1 + scenario.devices.served)
+        block = outcomes_until(outcome_source(kinds, scenario.in_a_pass, outcome_seed), tokens)
         stopping = Stopping(block.rounds, largest_block=block.rounds, batches=1)
         others = _others(scenario, other_seeds)
         run = EventRun(scenario, ReplayedOutcomes(block), step_seed, stopping, recorder, others=others)
@@ -254,7 +254,7 @@ def simulate_requests(
 
 def _others(scenario: Scenario, seeds: Sequence[np.random.SeedSequence]) -> list[OutcomeSource]:
     """Outcomes of the targets that share the first one's draft."""
-    return [long_run_source(scenario.drawn_from, scenario.batch, seed) for seed in seeds]
+    return [long_run_source(scenario.drawn_from, scenario.in_a_pass, seed) for seed in seeds]
 
 
 def _check_run(scenario: Scenario, seed: int, confidence: float) -> None:
@@ -267,7 +267,7 @@ def _check_run(scenario: Scenario, seed: int, confidence: float) -> None:
 
 def _check_countable(scenario: Scenario) -> None:
     """Raise :class:`InputError` if a round may have more tokens than outcomes have bits for."""
-    most = scenario.batch * (scenario.tokens.p.shape[-2] - 1)
+    most = scenario.in_a_pass * (scenario.tokens.p.shape[-2] - 1)
     if most > MOST_TOKENS_A_ROUND:
         raise InputError(
             f"a simulated round has at most {MOST_TOKENS_A_ROUND:,} tokens, batch {scenario.batch} may have {most:,}: "
@@ -288,7 +288,7 @@ def _summary(scenario: Scenario, recorder: Recorder, busy_s: Mapping[str, float]
         batch=scenario.batch,
         gpus=scenario.gpus,
         rounds=int(rounds),
-        tokens_per_second=_at_least(rare, means.ratio("tokens", "seconds", confidence)),
+        tokens_per_second=_at_least(rare, _of_all(scenario, means.ratio("tokens", "seconds", confidence))),
         tokens_per_round=_at_least(rare, means.ratio("tokens", "sequence_rounds", confidence)),
         round_s=round_s,
         p_hit=means.share("hits", "sequence_rounds", confidence) if caches else None,
@@ -313,6 +313,12 @@ def _rare_tokens(tokens: Tokens, rounds: float, confidence: float) -> float:
     mean = float(yields @ count)
     variance = float(yields @ (count - mean) ** 2)
     return student_quantile(confidence, max(1, int(rounds) - 1)) * math.sqrt(variance / rounds) / mean
+
+
+def _of_all(scenario: Scenario, rate: Measured) -> Measured:
+    """The rate of all microbatches of a batch, of which one is drawn."""
+    times = scenario.batch / scenario.in_a_pass
+    return rate if times == 1.0 else Measured(times * rate.value, times * rate.low, times * rate.high)
 
 
 def _at_least(half: float, mean: Measured) -> Measured:

@@ -43,7 +43,7 @@ class _CacheReader(HeadDrafter):
         own = draft_on(site, site.tp if beside else 1, tokens, branches, beside)
         if beside:
             return own
-        copied = site.feature_bytes(site.context + tokens + 1) // site.batch
+        copied = site.feature_bytes(site.context + tokens + 1) // site.in_a_pass
         return Demand(own.weights_bytes + of_target(site), own.sequence_bytes + copied)
 
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:

@@ -101,7 +101,7 @@ def staged(
     ``rounds`` are those of the models above.
     """
     drafted = min(stages[0].k, tokens - 1) if stages else 0
-    over = (drafted + 1) * (chains // site.batch)  # tokens of a sequence, in all its chains
+    over = (drafted + 1) * (chains // site.in_a_pass)  # tokens of a sequence, in all its chains
     own, below = site.piece(passes[0](over), 1 if drafted else tokens), tuple[Piece, ...]()
     if drafted:
         rounds = (*rounds, rounds_until(tokens, drafted, stages[0].alpha, chains))
@@ -137,7 +137,7 @@ class ModelDrafter(Drafter):
         stages = stages_of(site.options, site.draft)
         passes = [each.draft_beside_target if beside else each.draft_pass for each in _models(site, stages)]
         steps = [partial(each, "draft step") for each in passes]
-        pieces = staged(site, steps, stages, tokens, site.batch)
+        pieces = staged(site, steps, stages, tokens, site.in_a_pass)
         if not beside:
             return pieces
         own = pieces[-1]
@@ -153,7 +153,7 @@ class ModelDrafter(Drafter):
         models = _models(site, stages)
         glues = [each.piece(each.draft_pass("glue", tokens + 1)) for each in models]
         steps = [partial(each.draft_pass, "branch step", extra_context=tokens + 1, masked=True) for each in models]
-        return *glues[::-1], *staged(site, steps, stages, tokens, site.batch * branches)
+        return *glues[::-1], *staged(site, steps, stages, tokens, site.in_a_pass * branches)
 
     def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
         """Passes over a tree: over one row as for a chain, over several as branches that share the cache."""

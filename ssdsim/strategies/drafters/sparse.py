@@ -36,6 +36,7 @@ class SparseSelf(Drafter):
         ),
     )
     needs_target = True
+    on_one_stage = False
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
         said = ("a latent cache", "a cache of entries", "a cache of which it chooses blocks")

@@ -18,7 +18,7 @@ from ssdsim.pricing.step import Piece, Step
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.axes import WordAxis
-from ssdsim.strategies.protocols.shared import alternating, sharing_of
+from ssdsim.strategies.protocols.shared import alternating, served_by, sharing_of
 from ssdsim.strategies.protocols.strategy import Service, Strategy, late
 
 PLACES = WordAxis(
@@ -83,7 +83,7 @@ class Alternate(Strategy):
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         if not is_apart(options, drafter):
             return {"target": _alternates}
-        targets, together = sharing_of(self.options, options)
+        targets, together = served_by(self.options, options)
         return alternating(targets, together) if targets > 1 else {"target": _verifies, "draft": drafts}
 
 

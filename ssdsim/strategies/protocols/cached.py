@@ -20,7 +20,7 @@ from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.round import Seconds, States, Stationary
 from ssdsim.strategies.protocols.alternate import beside_target
 from ssdsim.strategies.protocols.axes import DraftDevicesAxis, DraftPlaceAxis, OutcomesAxis
-from ssdsim.strategies.protocols.shared import ahead, sharing_of
+from ssdsim.strategies.protocols.shared import ahead, served_by, sharing_of
 from ssdsim.strategies.protocols.strategy import Service, Strategy, late
 from ssdsim.tokens.hit_models import uniform_fan_out
 
@@ -176,7 +176,7 @@ class Cached(Strategy):
         )
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        targets, together = sharing_of(self.options, options)
+        targets, together = served_by(self.options, options)
         return ahead(targets, together) if targets > 1 else {"target": _target, "draft": _draft}
 
 

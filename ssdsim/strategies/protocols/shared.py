@@ -74,8 +74,16 @@ def sharing_of(own: Sequence[Option], options: Mapping[str, Any]) -> tuple[int, 
     return targets, targets > 1 and options[SERVICE_ORDER.name] == _TOGETHER
 
 
+def served_by(own: Sequence[Option], options: Mapping[str, Any]) -> tuple[int, bool]:
+    """The batches that a draft on its own devices serves: those of its targets, each in microbatches."""
+    targets, together = sharing_of(own, options)
+    return targets * min(options["pp"], options["b"]), together
+
+
 def check_shared(settings: Settings, drafter: Drafter) -> None:
     """Raise :class:`DoesNotFit` where several targets are to share the device of a drafter that needs none."""
+    if settings[TARGETS.name] > 1 and settings["pp"] > 1:
+        raise DoesNotFit("--targets: several targets over pipeline stages (--pp) are not described")
     if settings[TARGETS.name] > 1 and not drafter.needs_device:
         raise DoesNotFit(f"{drafter.title} needs no device that {settings[TARGETS.name]} targets could share")
 

@@ -49,6 +49,7 @@ class Strategy(ABC):
     in_columns : its kernel takes single rates (:data:`.hits.RATES`) as columns, too, shape ``(n, 1)``,
         and makes as many kernels.
     drafts : it needs a drafter.
+    staged : its round is described where pipeline stages share the target's layers.
     drafts_ahead : it drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh
         draft.
     most_sequences : the largest batch that it decodes; None where any.
@@ -70,6 +71,7 @@ class Strategy(ABC):
     ragged: bool = False
     in_columns: bool = False
     drafts: bool = True
+    staged: bool = False
     drafts_ahead: bool = False
     most_sequences: int | None = None
     sends_async: bool = False
@@ -166,12 +168,12 @@ class Strategy(ABC):
             batch=round.batch,
             gpus=round.gpus,
             tokens_per_round=round.averages.tokens_per_round,
-            breakdown_s=_all_parts(self.mean_parts(round, Stationary(round.batch, round.averages))),
+            breakdown_s=_all_parts(self.mean_parts(round, Stationary(round.in_a_pass, round.averages))),
         )
 
     def closed_form(self, round: Round) -> Estimate:
         """:meth:`mean_round` with hit rates, and with the paper's round."""
-        states = Stationary(round.batch, round.averages)
+        states = Stationary(round.in_a_pass, round.averages)
         alone = np.asarray(round.targets) == 1  # papers know no draft of several targets
         paper_s = self.paper_round_s(round.seconds, states) if alone.any() else None
         if paper_s is not None and not alone.all():

@@ -402,7 +402,8 @@ def test_cards_say_what_their_engines_run_in_names_that_are_known(name: str) -> 
         assert bool(drafting) == strategies.ALL.named(strategy).drafts
         assert all(drafters.ALL.named(drafter) for drafter in drafting)
         assert all(runs.has(strategy, drafter) for drafter in drafting or drafters.ALL.names)
-    assert set(runs.since) <= {*runs.strategies, *runs.drafters, "k_by_batch", "tree", "dcp"}
+    own = {"k_by_batch", "over_stages", "tree", "dcp"}
+    assert set(runs.since) <= {*runs.strategies, *runs.drafters, *own}
     assert set(runs.dcp) <= runs.strategies.keys()
     assert not runs.has("pearl", "model")
 
