@@ -115,7 +115,7 @@ def _read(path: Path, operation: str | None = None, ranks: int | None = None, on
 def _timings(where: str, run: NcclRun, operation: str | None, ranks: int | None) -> Timings:
     run.devices = list(dict.fromkeys(run.devices))  # a log may repeat each rank's line
     seen = f"{len(run.rows)} rows ({run.layout})"
-    ranks = _ranks(where, run, ranks, seen)
+    ranks = _ranks(where, run, ranks, seen, (operation, run.operation))
     operation = _tested(where, run, operation, seen)
     if rates_are_right := _rates_are_of_times(run):
         _check_bus_rate(where, run, operation, ranks)
@@ -131,8 +131,11 @@ def _timings(where: str, run: NcclRun, operation: str | None, ranks: int | None)
     gpus = tuple(sorted({device.gpu for device in run.devices if device.gpu}))
     devices = tuple(device.device for device in sorted(run.devices, key=lambda device: device.rank))
     told = devices if len({*devices}) == ranks else ()
-    rows = tuple(row[:2] for row in run.rows)
-    return Timings(operation, ranks, rows, where, f"{processes}, {run.graphs}", gpus, told, remarks=tuple(remarks))
+    rows, mode = tuple(row[:2] for row in run.rows), f"{processes}, {run.graphs}"
+    if len({device.host for device in run.devices}) > 1:
+        mode += ", between two machines"
+        remarks.append(f"{where}: the link is one between two machines: ssdsim predict --draft-link takes it")
+    return Timings(operation, ranks, rows, where, mode, gpus, told, remarks=tuple(remarks))
 
 
 def _tested(where: str, run: NcclRun, asked: str | None, seen: str) -> str:
@@ -148,13 +151,14 @@ def _tested(where: str, run: NcclRun, asked: str | None, seen: str) -> str:
     return operation
 
 
-def _ranks(where: str, run: NcclRun, asked: int | None, seen: str) -> int:
+def _ranks(where: str, run: NcclRun, asked: int | None, seen: str, operations: Sequence[str | None]) -> int:
     numbers = [device.rank for device in run.devices]
     hosts = list(dict.fromkeys(device.host for device in run.devices))
     said = max(run.ranks or 0, len(numbers)) or None  # a log may hold the lines of one of several processes
     ranks = said or asked
     if not ranks:
         raise InputError(f"{where}: {seen}, but it does not say how many ranks ran; say --ranks")
+    is_link = "sendrecv" in operations and ranks == len(hosts) == 2
     on = f"{ranks} ranks on {len(hosts)} hosts ({', '.join(hosts[:4])})"
     for is_so, why in (
         (
@@ -166,7 +170,7 @@ def _ranks(where: str, run: NcclRun, asked: int | None, seen: str) -> int:
         (said and asked and said != asked, f"the file has {said} ranks, --ranks says {asked}"),
         (ranks == 1, f"{seen} of one rank: a copy on the device, nothing was communicated"),
         (ranks > _MOST_RANKS, f"{ranks} ranks; a collective is of 2 to {_MOST_RANKS}"),
-        (len(hosts) > 1, f"{on}: a profile is of one machine; {seen} there"),
+        (len(hosts) > 1 and not is_link, f"{on}: a profile is of one machine; {seen} there"),
     ):
         if is_so:
             raise _NotOfUseError(f"{where}: {why}")

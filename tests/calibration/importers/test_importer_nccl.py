@@ -14,6 +14,7 @@ from calibration.importers.tables import smallest_messages
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.links import Links
+from ssdsim.question.configuration import configure
 from ssdsim.transformer.operations import Collective
 from tests.calibration.importers.nccl_texts import (
     SIZES,
@@ -241,6 +242,22 @@ def test_a_topology_says_which_pairs_have_nvlinks(tmp_path: Path, hidden: bool) 
     assert "over 4 NVLinks" in made.sources["nccl-tests"].note
     made.save(tmp_path / "made.json")
     assert find_hardware(tmp_path / "made.json").message_seconds(2**26, (1, 2)).seconds == far
+
+
+def test_a_message_from_one_machine_to_another_is_a_link_for_drafts(tmp_path: Path) -> None:
+    """It was refused, as a collective over two machines is: a profile is of one."""
+    (tmp_path / "between.log").write_text("\n".join(new(2, "sendrecv", hosts=2)))
+    ((timed,), _) = read_nccl_tests([tmp_path / "between.log"])
+    assert timed.mode.endswith("between two machines")
+    assert "--draft-link" in timed.remarks[-1]
+    with_nccl_tests(find_hardware("h100-sxm"), [timed], "nccl-tests").save(tmp_path / "between.json")
+    case = configure(strategies="ssd", draft_link=str(tmp_path / "between.json")).scenarios["ssd"]
+    assert case.seconds["outcome"] == pytest.approx(
+        find_hardware(tmp_path / "between.json").message_seconds(292).seconds
+    )
+    with refused("2 hosts", "a profile is of one machine"):
+        (tmp_path / "between.log").write_text("\n".join(new(2, hosts=2)))
+        read_nccl_tests([tmp_path / "between.log"])
 
 
 def test_of_collectives_those_of_the_first_devices_are_kept(tmp_path: Path) -> None:
