@@ -365,6 +365,6 @@ def other_vocabulary(draft: Transformer, target: Transformer) -> str:
     own = draft.vocab_size if draft.head is None else draft.head.vocabulary
     sizes = f"{draft.name} has {own} tokens, {target.name} {target.vocab_size}"
     return (
-        f"{sizes}: speculation needs one vocabulary, and most engines refuse such pairs "
-        "(vLLM's use_heterogeneous_vocab drafts what both have)"
+        f"{sizes}: speculation needs one vocabulary, and most engines refuse such pairs (vLLM's "
+        "use_heterogeneous_vocab drafts what both have, greedily; transformers takes an assistant_tokenizer)"
     )

@@ -70,14 +70,15 @@ class Priced(Record):
     """A round's steps, and the devices that it occupies.
 
     ``round_error`` is the error of what the round's description leaves out, a direction and its log-sd, which no other
-    strategy shares; ``expected`` are the steps without it, for those who read no errors. ``again`` prices the steps
-    where inputs of tokens are others; None where these move no price.
+    strategy shares; ``expected`` are the steps without it, for those who read no errors, and those that are ``plain``
+    never have it. ``again`` prices the steps where inputs of tokens are others; None where these move no price.
     """
 
     expected: Mapping[str, Step]
     devices: Devices
     round_error: tuple[str, float] | None = None
     again: Repricer | None = None
+    plain: tuple[str, ...] = ()
 
     @cached_property
     def seconds(self) -> Mapping[str, float]:
@@ -93,7 +94,8 @@ class Priced(Record):
         """The steps with all their errors."""
         if self.round_error is None:
             return self.expected
-        return {name: step.off_by(*self.round_error) for name, step in self.expected.items()}
+        error = self.round_error
+        return {name: step if name in self.plain else step.off_by(*error) for name, step in self.expected.items()}
 
 
 def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter, together: bool = True) -> Priced:
@@ -135,7 +137,8 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     if site.network is None and devices.targets > 1 and devices.total > site.profile.device.count:
         sends = next(name for name, step in steps.items() if step.message is not None)
         steps = {**steps, sends: steps[sends].warning(_apart(strategy, site, devices))}
-    return Priced(steps, devices, round_error(strategy, site), _again(settings, strategy, site, drafter))
+    again = _again(settings, strategy, site, drafter)
+    return Priced(steps, devices, round_error(strategy, site), again, strategy.plain_steps)
 
 
 def _check_stages(strategy: Strategy, drafter: Drafter) -> None:

@@ -52,7 +52,7 @@ SITE = (
         section=Section.MODELS,
         default=False,
         kind=Flag(),
-        about="price a draft of another vocabulary than the target's, which most engines refuse",
+        about="price a draft of another vocabulary than the target's: vLLM and transformers take it, others refuse",
         axis="drafts of any vocabulary",
     ),
     _hardware(

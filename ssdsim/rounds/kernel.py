@@ -314,6 +314,29 @@ class ByState(Kernel, kw_only=True):
     rows: Mapping[str, float]
 
 
+OFF = "off"
+"""The state of rounds that decode a token: speculation was switched off."""
+
+
+def switched_off(tokens: Tokens, off: FloatOrArray) -> Tokens:
+    """Rounds that yield a token in a state of their own where speculation is ``off`` (1, else 0), in columns too."""
+    if isinstance(tokens, Mix):
+        return replace(tokens, kernels=tuple(_switched_off(each, off) for each in tokens.kernels))
+    return _switched_off(tokens, off)
+
+
+def _switched_off(tokens: Kernel, off: FloatOrArray) -> Kernel:
+    *many, states, most, _ = tokens.p.shape
+    is_off, p = np.asarray(off, dtype=float)[..., None, None, None], np.zeros((*many, states + 1, most, states + 1))
+    p[..., :-1, :, :-1], p[..., -1:, :, :-1] = (1.0 - is_off) * tokens.p, (1.0 - is_off) * tokens.p[..., :1, :, :]
+    p[..., :, 1, -1] = is_off[..., 0, 0]
+    names = (*tokens.states, OFF)
+    if not many and off:  # it is off from the start
+        names, p = (OFF, *tokens.states), np.roll(p, 1, axis=(0, 2))
+    made = replace(tokens, states=names, p=p)
+    return replace(made, rows={**made.rows, OFF: 1}) if isinstance(made, ByState) else made
+
+
 PRE, POST, AGAIN = "pre", "post", "again"
 """States: without drafts to verify, with them, and with them after all of the batch without any drafted anew."""
 

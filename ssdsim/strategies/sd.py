@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from ssdsim.base.checks import Array
-from ssdsim.base.option import Section
+from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.kinds import SHARE
+from ssdsim.base.option import Group, Option, Section
 from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter, Proposed, speculate
+from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.kernel import OFF, Kernel, Tokens, switched_off, tokens_of
+from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
 from ssdsim.strategies.protocols.axes import LOOKAHEAD, SAGUARO
 from ssdsim.strategies.protocols.hits import SAGUARO_C, fan_out_of, now_and_then
@@ -31,11 +35,24 @@ from ssdsim.tokens.saguaro import scale_of
 
 _SD_K = own_lookahead(name="sd_k", about="SD's own lookahead", axis="SD's lookahead (tokens)", section=Section.START)
 
+_FLOOR = Option(
+    name="acceptance_floor",
+    section=Section.ACCEPTANCE,
+    kind=SHARE,
+    about="accepted share of drafted tokens below which SD drafts no more (TensorRT-LLM's acceptance_rate_threshold)",
+    axis="acceptance floor",
+    default_note="none: SD always drafts",
+    groups=(Group.CHOICE,),
+)
+DECODE, SAMPLE_ALONE = "decode", "sample alone"
+"""Steps of rounds without drafts: AR's."""
+
 
 class Speculative(Alternate):
     """``E / (K T_d + T_v + overheads)``, with the draft beside the target or on a device of its own.
 
-    That device may serve several targets: StarSD, arXiv 2601.21622, of which no table was published.
+    That device may serve several targets: StarSD, arXiv 2601.21622, of which no table was published. Where less than
+    the acceptance floor of the drafted tokens is accepted, rounds are AR's: a server switches off for good.
     """
 
     name = "sd"
@@ -46,7 +63,8 @@ class Speculative(Alternate):
     staged = True
     in_columns = True
     searched = (PLACES, TARGETS_AXIS, LOOKAHEAD, replace(SAGUARO, strategy="sd"))
-    options = (_SD_K, SD_DRAFT, SAGUARO_C, *SHARED_DRAFT_OPTIONS)
+    options = (_SD_K, SD_DRAFT, SAGUARO_C, _FLOOR, *SHARED_DRAFT_OPTIONS)
+    plain_steps = (DECODE, SAMPLE_ALONE)
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
         if settings["sd_draft"] == "colocated" and settings["t_sd"] is None:
@@ -55,6 +73,8 @@ class Speculative(Alternate):
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         super().settle(settings, site, drafter)
+        if settings["acceptance_floor"] is not None and is_apart(settings, drafter):
+            raise DoesNotFit("an acceptance floor is of a draft beside its target: give no --sd-draft separate")
         if settings["sd_draft"] == "separate":
             check_shared(settings, drafter)
         if site.unit_free and drafter.needs_device and settings["targets"] > 1:
@@ -66,7 +86,12 @@ class Speculative(Alternate):
         accepted = drafter.accepted(drafting, settings["sd_k"])
         proposed = drafter.proposes(settings, settings["sd_k"])
         alike = proposed.share in (0.0, 1.0)
-        return tokens_of(accepted, Kernel.of_tokens if alike else lambda pmf: _now_and_then(pmf, proposed))
+        tokens = tokens_of(accepted, Kernel.of_tokens if alike else lambda pmf: _now_and_then(pmf, proposed))
+        floor = settings["acceptance_floor"]
+        if floor is None:
+            return tokens
+        drafted = max(proposed.share * proposed.tokens, _SOME)
+        return switched_off(tokens, (tokens.averages.tokens_per_round - 1.0) / drafted < floor - _SOME)
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
@@ -75,9 +100,25 @@ class Speculative(Alternate):
         draft = Step("draft", speculate(drafting, drafter, k, beside=not apart))
         proposed = drafter.proposes(site.options, k)
         verify = site.mixed_step("verify", (1 + proposed.tokens, 1), proposed.share)
-        return self.round_steps(site, drafter, draft, verify)
+        steps = self.round_steps(site, drafter, draft, verify)
+        if site.options["acceptance_floor"] is None:
+            return steps
+        return {**steps, DECODE: site.verify_step(DECODE, 1), SAMPLE_ALONE: site.sampling_step(speculates=False)}
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        parts = super().parts(t, states)
+        if DECODE not in t:
+            return parts
+        off = states.any_in(OFF)
+        alone = {"verify": t[DECODE], "host": t[SAMPLE_ALONE]}
+        return {part: (1.0 - off) * s + off * alone.get(part, 0.0) for part, s in parts.items()}
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return super().programs(options, drafter) if options["acceptance_floor"] is None else {"target": _may_be_off}
 
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
+        if options["acceptance_floor"] is not None:
+            return "ranks draft in every round: --acceptance-floor is priced only"
         return cannot_share(self.options, options, caches=False)
 
 
@@ -101,6 +142,21 @@ class Paused(Speculative):
         steps = self.round_steps(site, drafter, Step("draft", synced), site.verify_step("decode", 1))
         nothing_told = Step("communicate")
         return {**steps, "sample": site.sampling_step(speculates=False), "speculation": nothing_told}
+
+
+def _may_be_off(me: Actor) -> Generator[Any, Any, None]:
+    """Draft and verify in turn, or decode where speculation was switched off."""
+    for _ in me.rounds():
+        off = me.any_in(OFF)
+        if not off:
+            yield me.do("draft")
+            yield me.tell("speculation")
+        yield me.do(DECODE if off else "verify")
+        yield me.do(SAMPLE_ALONE if off else "sample")
+        me.end_round()
+
+
+_SOME = 1e-12
 
 
 def _now_and_then(pmf: Array, proposed: Proposed) -> Kernel:

@@ -15,7 +15,8 @@ BUDGETS = {
     # Watts of a deployment.
     # Degrees that share a cache.
     # Flags of stages.
-    "ssdsim/advise": (4_032, 18),
+    # Switches of how engines test drafts.
+    "ssdsim/advise": (4_599, 20),
     # Each at its own best, at many points at once; how sure, where it turns, each C; arguments of Python's calls.
     # Joules, from a replay that counts steps.
     # Where else a draft would do as well.
@@ -65,7 +66,7 @@ BUDGETS = {
     # Rules of acceptance: what each adds, and where it adds nothing.
     # The link to a draft by its name.
     # Stages, their link, what engines lack on them.
-    "ssdsim/question": (4_443, 23),
+    "ssdsim/question": (4_446, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
@@ -73,7 +74,8 @@ BUDGETS = {
     "ssdsim/reports": (5_620, 30),
     # What a look at a slot finds in the long run.
     # Microbatches.
-    "ssdsim/rounds": (1_273, 6),
+    # Rounds without drafts, where speculation was switched off.
+    "ssdsim/rounds": (1_296, 6),
     # Numbers of a run that are none; no link out of a folder, no folder of what is refused.
     # Headers in place of weights.
     # No lock that is left.
@@ -90,7 +92,8 @@ BUDGETS = {
     # PEARL's gamma as engines choose it, and what that loses to the best.
     # No rule of acceptance is described for trees.
     # A draft that serves microbatches; a tree over stages.
-    "ssdsim/strategies": (5_642, 36),
+    # A floor of acceptance; no rule of acceptance is described for trees.
+    "ssdsim/strategies": (5_700, 36),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     # Rules of acceptance, with what was published of them.
     # Trees by number, and what a draft made of each.

@@ -35,6 +35,9 @@ DraftTarget is that of 1.0 and of the documentation; the checked configuration o
 :mod:`calibration.bench.engines` does, which starts such versions.
 """
 _NGRAM = 5  # tokens of a match, as vLLM's look-up is told
+_RELAXED = {"use_relaxed_acceptance_for_thinking": "true", "relaxed_topk": 10, "relaxed_delta": 0.6}
+"""As its tech blog 2 has it."""
+_WINDOW = 1000  # iterations with drafts, over which the rate is averaged
 _TWO_MODELS = ("model", "ngram")  # whose overlap scheduler the documentation switches off
 
 
@@ -78,6 +81,12 @@ def _speculative(candidates: Candidates, lookaheads: Mapping[int, int], notes: l
         said["max_matching_ngram_size"] = _NGRAM
     else:
         said["speculative_model_dir"] = checkpoint(candidates, "draft", notes)
+    if candidates.options.get("acceptance_rule") == "relaxed":
+        said |= _RELAXED
+        notes.append("TensorRT-LLM relaxes acceptance of MTP's drafts alone, and only while DeepSeek-R1 thinks")
+    if (floor := candidates.options.get("acceptance_floor")) is not None:
+        said |= {"acceptance_rate_threshold": floor, "acceptance_rate_window_size": _WINDOW}
+        notes.append(f"below the floor, over {_WINDOW} iterations, it drafts no more until it is started again")
     if len(set(lookaheads.values())) > 1:
         said["draft_len_schedule"] = f"{{{', '.join(f'{last}: {min(k, most)}' for last, k in table.items())}}}"
         notes.append("draft_len_schedule is read by versions of 2026; above its largest batch size nothing is drafted")
@@ -88,4 +97,10 @@ def _speculative(candidates: Candidates, lookaheads: Mapping[int, int], notes: l
         yield f"  {key}: {value}"
 
 
-DIALECT = Dialect(name="trtllm", runtime="trtllm", drafters=tuple(DECODING), write=command)
+DIALECT = Dialect(
+    name="trtllm",
+    runtime="trtllm",
+    drafters=tuple(DECODING),
+    write=command,
+    switches=("relaxed", "acceptance_floor"),
+)

@@ -21,6 +21,7 @@ from ssdsim.advise.export.dialect import (
 from ssdsim.base.record import Record, field, replace
 from ssdsim.question.options import DEFAULTS
 from ssdsim.question.scenario import Scenario
+from ssdsim.tokens.rules import TOKEN
 
 
 class Method(Record):
@@ -114,10 +115,14 @@ def speculative(
         _note_draft_devices(drafting[0].deployment.scenario, notes)
     if method.note:
         notes.append(method.note)
-    if method.has_layers and candidates.options.get("temperature", 0.0) > 0.0:
+    translated = bool(candidates.options.get("any_vocabulary")) and method.name == "draft_model"
+    if method.has_layers and candidates.options.get("temperature", 0.0) > 0.0 and not translated:
         made["draft_sample_method"] = "probabilistic"
-    if candidates.options.get("any_vocabulary") and method.name == "draft_model":
+    if (rule := candidates.options.get("acceptance_rule") or TOKEN) != TOKEN:
+        made["rejection_sample_method"] = rule
+    if translated:
         made["use_heterogeneous_vocab"] = True
+        notes.append("vLLM drafts greedily, and only tokens that both vocabularies have: fewer of a draft are accepted")
     if len(set(lookaheads.values())) > 1:
         made[_TABLE] = ranges(lookaheads)
         if method.varies_k:
@@ -179,5 +184,5 @@ def _note_draft_devices(scenario: Scenario, notes: list[str]) -> None:
         notes.append(f"vLLM runs the draft on all {tp} devices; SD is priced with it on one, which is faster")
 
 
-DIALECT = Dialect(name="vllm", runtime="vllm", drafters=tuple(METHODS), write=config)
+DIALECT = Dialect(name="vllm", runtime="vllm", drafters=tuple(METHODS), write=config, switches=("block", "fly"))
 SERVE = replace(DIALECT, name="vllm-serve", write=command)

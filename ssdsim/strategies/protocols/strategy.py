@@ -45,6 +45,7 @@ class Strategy(ABC):
     described_as : name of the strategy whose round it is taken to have: what the description leaves out is both's.
     drafted : the option of the drafted tokens a sequence; one of its own is the same as ``k`` where nobody gives it.
     shown_settings : settings that tables of predictions show as columns.
+    plain_steps : steps that decoding without drafts has, too: the error of its own rounds does not move them.
     ragged : its passes have as many rows as the inputs of tokens make them, so that other inputs are other prices.
     in_columns : its kernel takes single rates (:data:`.hits.RATES`) as columns, too, shape ``(n, 1)``,
         and makes as many kernels.
@@ -68,6 +69,7 @@ class Strategy(ABC):
     searched: tuple[SearchAxis, ...] = ()
     drafted: str = "k"
     shown_settings: tuple[str, ...] = ()
+    plain_steps: tuple[str, ...] = ()
     ragged: bool = False
     in_columns: bool = False
     drafts: bool = True

@@ -531,3 +531,42 @@ def test_the_ssd_engine_is_told_the_c_that_was_chosen() -> None:
     assert (scaled.x, plain.x) == (0.3, None)
     (searched,) = bench_commands(export("ssd", **options).text)
     assert searched.x is None or 0.0 < searched.x < 1.0
+
+
+ONE: dict[str, Any] = {"b": 1, "k": 3, "alpha": 0.8, "strategies": ("ar", "sd"), "tp": 1}
+
+
+@pytest.mark.parametrize("rule", ["block", "fly"])
+def test_vllm_is_told_the_acceptance_rule(rule: str) -> None:
+    head = {"target": "llama-3.1-8b", "drafter": "eagle3", "temperature": 1.0, "acceptance_rule": rule}
+    config = json.loads(export("vllm", **ONE, **head).text)
+    check_vllm(config, 1)
+    assert config["rejection_sample_method"] == rule
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"acceptance_rule": "relaxed"}, {"use_relaxed_acceptance_for_thinking": "true", "relaxed_topk": "10"}),
+        ({"acceptance_floor": 0.4}, {"acceptance_rate_threshold": "0.4"}),
+    ],
+)
+def test_tensorrt_llm_is_told_how_drafts_are_tested(asked: dict[str, Any], said: dict[str, str]) -> None:
+    made = export("trtllm", **ONE, target="llama-3.1-8b", drafter="eagle3", **asked).text
+    lines = dict(line.strip().split(": ", 1) for line in made.splitlines() if line.startswith("  "))
+    assert said.items() <= lines.items()
+    assert set(lines) <= {*KEYS["trtllm"]["keys"], *KEYS["trtllm"]["testing_keys"]}
+
+
+@pytest.mark.parametrize(
+    ("format", "asked"),
+    [
+        ("vllm", {"acceptance_rule": "relaxed"}),
+        ("vllm-serve", {"acceptance_floor": 0.4}),
+        ("trtllm", {"acceptance_rule": "fly"}),
+        ("sglang", {"acceptance_rule": "block", "temperature": 1.0}),
+    ],
+)
+def test_an_engine_without_the_switch_refuses(format: str, asked: dict[str, Any]) -> None:
+    with refused("--acceptance-floor" if "acceptance_floor" in asked else "--acceptance-rule", format):
+        export(format, **ONE, target="llama-3.1-8b", drafter="eagle3", **asked)

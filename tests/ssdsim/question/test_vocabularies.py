@@ -59,7 +59,9 @@ def test_a_pair_that_engines_refuse_is_an_error_unless_asked_for() -> None:
     with refused("--any-vocabulary"):
         predict(**QWEN, any_vocabulary=True)
     called = CliRunner().invoke(cli, ["predict", "--model", "qwen3-32b", "--draft", "llama-3.2-1b", "--quiet"])
-    assert "most engines refuse such pairs (vLLM's use_heterogeneous_vocab" in str(called.exception)
+    said = str(called.exception)
+    assert "most engines refuse such pairs (vLLM's use_heterogeneous_vocab" in said
+    assert "transformers takes an assistant_tokenizer" in said
 
 
 def test_a_config_is_held_to_the_size_of_its_vocabulary(tmp_path: Path) -> None:
@@ -99,3 +101,18 @@ def test_a_card_that_is_not_read_for_a_draft_is_of_another_vocabulary(card: Any)
     unread = [other for other in CARDS if not may_share(other.name, card)]
     assert len(unread) > len(CARDS) / 2
     assert not any(one_vocabulary(other, card) for other in unread)
+
+
+def test_vllm_drafts_greedily_from_another_vocabulary() -> None:
+    """Its probabilistic sampling of drafts does not go with ``use_heterogeneous_vocab``."""
+    mixed = {
+        **QWEN,
+        "draft": "llama-3.2-1b",
+        "any_vocabulary": True,
+        "alpha": 0.8,
+        "strategies": "sd",
+        "temperature": 1.0,
+    }
+    said = json.loads(export("vllm", **mixed, b=1, k=3).text)
+    assert said["use_heterogeneous_vocab"]
+    assert "draft_sample_method" not in said
