@@ -16,7 +16,7 @@ from scipy.optimize import nnls
 from calibration.runtimes.next_row import Posterior
 from calibration.runtimes.solution import FIELDS, Features, Solution, features, solve
 from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
-from calibration.runtimes.versions import fitted, version_of
+from calibration.runtimes.versions import fitted, of_version, version_of
 from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
@@ -194,7 +194,7 @@ def _fit_numbers(
 ) -> _Numbers:
     base = _at_home(rows, base)
     if not several_versions and rows:
-        base = base.of_version(rows[0].stated_version)
+        base = of_version(base, rows[0].stated_version)
     if fields is not None:
         check_fields(fields)
     drafts = "per_draft_step_s" in (SPECULATING if fields is None else fields)

@@ -9,7 +9,7 @@ import numpy as np
 
 from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
-from ssdsim.hardware.runtime_card import ByVersion, Deviation
+from ssdsim.hardware.runtime_card import ByVersion, Deviation, Runtime
 from ssdsim.readers.row import Row
 
 Versions = tuple[tuple[str, str], ...]
@@ -30,6 +30,16 @@ _USUAL_VERSIONS = 3
 def version_of(row: Row) -> str:
     """The release that ran a row; empty where nobody says it."""
     return row.stated_version.partition(".post")[0]
+
+
+def of_version(card: Runtime, version: str) -> Runtime:
+    """The card of one version: what that was known to add is in its numbers, to which a fit is drawn."""
+    there = card.of_version(version)
+    stated = None if there.by_version is None else there.by_version.stated
+    if there.by_version is None or stated is None:
+        return there
+    numbers = {name: max(0.0, there.numbers[name] + added) for name, added in stated.adds.items()}
+    return there.with_numbers(numbers).changed(by_version=there.by_version.changed(stated=stated.changed(adds={})))
 
 
 def spreads(versions: Versions, adds: Array, variances: Array) -> dict[str, float]:

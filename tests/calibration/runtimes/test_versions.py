@@ -67,6 +67,16 @@ def test_five_rows_of_ones_own_version_settle_it() -> None:
     assert after.log_sd < before.log_sd
 
 
+@pytest.mark.parametrize("version", ["0.16.0", "0.18.0"])
+def test_five_rows_of_a_known_version_are_what_the_card_then_says(version: str) -> None:
+    """What the version was known to add is in the numbers that are fitted: it is not added to them again."""
+    base = fit(rows_of(ADDS))
+    own = rows_of({version: ADDS[version]}, noise=0.0)
+    card = fit(own, base)
+    for row in own:
+        assert work_of(row, card).cost.seconds == pytest.approx(seconds_of(row), rel=0.01)
+
+
 def test_what_a_version_adds_is_told_by_a_model_that_ran_on_another_too() -> None:
     """Else it would be the model's: of two models, each on a version of its own, nobody knows which is slower."""
     rows = rows_of(ADDS)
