@@ -81,13 +81,13 @@ RANKS = {"calibrate"}
 
 def prepare(folder: Path) -> None:
     """All that the commands read."""
-    for name, content in _inputs().items():
+    for name, content in inputs().items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
 
 
 @lru_cache
-def _inputs() -> Mapping[str, bytes]:
+def inputs() -> Mapping[str, bytes]:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         for part, write in _MAKERS.items():

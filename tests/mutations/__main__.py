@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import click
 
-from tests.mutations.run import KINDS, every_end
+from tests.mutations.reached import Reached
+from tests.mutations.run import KINDS, Ended, every_end
 
 
 @click.command()
@@ -25,9 +28,13 @@ def main(count: int, first: int, seed: int, jobs: int, most: int, kind: str | No
     seed = seed if seed >= 0 else int(time.time())
     click.echo(f"seed {seed}")
     began, causes, made, answered = time.monotonic(), Counter[str](), Counter[str](), Counter[str]()
-    for done, end in enumerate(every_end(range(first, first + count), seed, jobs, kind), 1):
+    reached = Reached()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background has ignored
+    ends = every_end(range(first, first + count), seed, jobs, kind)
+    for done, end in enumerate(_until_interrupted(ends), 1):
         made[end.kind] += 1
         answered[end.kind] += end.answered
+        reached.add(end.reached, end.answered)
         if (failure := end.failure) is not None:
             causes[f"{failure.kind}: {failure.how}"] += 1
             if causes[f"{failure.kind}: {failure.how}"] <= most:
@@ -36,12 +43,23 @@ def main(count: int, first: int, seed: int, jobs: int, most: int, kind: str | No
                 )
         if done % 500 == 0:
             click.echo(f"{done} of {count}, {causes.total()} failed, {time.monotonic() - began:.0f} s", err=True)
-    click.echo(f"\n{count} inputs ({first} to {first + count - 1}, seed {seed}): {causes.total()} failed")
+    done = made.total()
+    click.echo(f"\n{done} inputs ({first} to {first + done - 1}, seed {seed}): {causes.total()} failed")
     click.echo(f"{answered.total() / made.total():.0%} of them were answered, the others refused in a line:")
     click.echo(", ".join(f"{name} {answered[name] / number:.0%} of {number}" for name, number in made.most_common()))
     for cause, number in causes.most_common():
         click.echo(f"{number:6}  {cause}")
+    for line in reached.lines():
+        click.echo(line)
     sys.exit(int(causes.total() > 0))
+
+
+def _until_interrupted(ends: Iterable[Ended]) -> Iterator[Ended]:
+    """All of them, or those until Ctrl-C, which are summed up."""
+    try:
+        yield from ends
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
 
 
 if __name__ == "__main__":

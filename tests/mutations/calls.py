@@ -14,10 +14,12 @@ import numpy as np
 import ssdsim
 from calibration.timings.rows import CalibrationLog
 from calibration.validation.comparison import GRIDS, read_or_start
+from ssdsim.base.kinds import Flag
 from ssdsim.base.plain import plain
-from ssdsim.question.options import DEFAULTS
+from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.serving.schedule_file import Schedule
 from tests.mutations.files import changed_csv, changed_json
+from tests.mutations.fitting import value_of
 from tests.mutations.input import Input
 from tests.mutations.values import changed_value, likely_value, odd
 
@@ -53,9 +55,16 @@ def python_call(rng: Random) -> Input:
     given = dict(usual)
     for _ in range(rng.choice((1, 1, 2))):
         option = rng.choice((*DEFAULTS, *_MORE))
-        given[option] = _odd(given.get(option, DEFAULTS.get(option)), rng)
+        fits = option in ALL and rng.random() < 0.6
+        given[option] = _fitting(option, rng) if fits else _odd(given.get(option, DEFAULTS.get(option)), rng)
     given.pop("jobs", None)
     return Input("python call", f"ssdsim.{name}(**{given!r})", lambda: function(**given))
+
+
+def _fitting(name: str, rng: Random) -> Any:
+    """What a person may pass, of the option's own kind."""
+    kind = ALL[name].kind
+    return True if isinstance(kind, Flag) else kind.parse(value_of(name, kind, rng))
 
 
 def _odd(value: Any, rng: Random) -> Any:

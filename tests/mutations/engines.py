@@ -120,7 +120,7 @@ def _results() -> list[Any]:
 def measured_rows(rng: Random) -> Input:
     """An engine's benchmark, as CSV rows or as its own result file, that is fitted or checked."""
     content = changed_csv(rows(), rng) if rng.random() < 0.4 else changed_json(rng.choice(_results()), rng)
-    given = ["--hardware", "h100-sxm", *rng.choice(([], ["--model", "qwen3-32b", "--batch", "4"]))]
+    given = ["--hardware", "h100-sxm", *rng.choice(([], [], [], ["--model", "qwen3-32b", "--batch", "4"]))]
     fit = ["fit", "runtime", "rows", "-o", "card.toml", "--fields", "gemm"]
     arguments = rng.choice((fit, ["validate", "rows", "rows"]))
     return command("measured rows", [*arguments, *given], {"rows": content})

@@ -20,7 +20,7 @@ from tests.calibration.importers import test_importer_aiconfigurator as aiconfig
 from tests.calibration.importers import test_importer_deepbench as deepbench
 from tests.calibration.importers import test_importer_more as more
 from tests.calibration.importers import test_importer_vidur as vidur
-from tests.mutations.input import Input, command
+from tests.mutations.input import Input, command, with_file
 from tests.mutations.values import as_json, changed_bytes, changed_document, changed_table
 
 CONFIG = {
@@ -44,13 +44,13 @@ CONFIG = {
 
 
 def changed_json(document: Any, rng: Random) -> bytes:
-    if rng.random() < 0.15:
+    if rng.random() < 0.1:
         return changed_bytes(as_json(document).encode(), rng)
     return as_json(changed_document(document, rng)).encode()
 
 
 def changed_toml(document: Mapping[str, Any], rng: Random) -> bytes:
-    if rng.random() < 0.15:
+    if rng.random() < 0.1:
         return changed_bytes(_as_toml(document), rng)
     return _as_toml(changed_document(document, rng))
 
@@ -94,10 +94,10 @@ _WITH_PROFILE = (
 
 
 def transformer_card(rng: Random) -> Input:
-    card = _read("transformers", rng.choice(("llama-3.1-8b.toml", "qwen3-0.6b.toml")))
-    return command(
-        "transformer card", rng.choice(_WITH_CARD).format("card.toml").split(), {"card.toml": changed_toml(card, rng)}
-    )
+    asked = rng.choice(_WITH_CARD)
+    name = "llama-3.2-1b.toml" if "--draft" in asked else "llama-3.1-8b.toml"
+    card = _read("transformers", "qwen3-0.6b.toml" if "show" in asked else name)
+    return with_file("transformer card", asked.format("card.toml"), "card.toml", changed_toml(card, rng), rng)
 
 
 def huggingface_config(rng: Random) -> Input:
@@ -107,7 +107,7 @@ def huggingface_config(rng: Random) -> Input:
 
 
 @lru_cache
-def _cpu_profile() -> Any:
+def cpu_profile() -> Any:
     """What ``calibrate`` makes of a CPU has additive attention and interference, which the bundled ones lack."""
     profile = json.loads(json.dumps(_read("hardware", "h100-sxm.json")))
     law = {
@@ -124,9 +124,9 @@ def _cpu_profile() -> Any:
 
 
 def hardware_profile(rng: Random) -> Input:
-    profile = rng.choice((_read("hardware", "h100-sxm.json"), _cpu_profile()))
-    arguments = rng.choice(_WITH_PROFILE).format("profile.json").split()
-    return command("hardware profile", arguments, {"profile.json": changed_json(profile, rng)})
+    profile = rng.choice((_read("hardware", "h100-sxm.json"), cpu_profile()))
+    asked = rng.choice(_WITH_PROFILE).format("profile.json")
+    return with_file("hardware profile", asked, "profile.json", changed_json(profile, rng), rng)
 
 
 def acceptance(rng: Random) -> Input:
@@ -145,11 +145,11 @@ def acceptance(rng: Random) -> Input:
             records[rng.randrange(3)] = changed_document(rng.choice(records), rng)
             name, content = "trace.jsonl", "\n".join(map(as_json, records)).encode()
             content = changed_bytes(content, rng) if rng.random() < 0.2 else content
-    return command("acceptance", ["predict", "--acceptance", name, *rest], {name: content})
+    return with_file("acceptance", f"predict --acceptance {name} {' '.join(rest)}", name, content, rng)
 
 
 def changed_csv(text: str, rng: Random) -> bytes:
-    return changed_bytes(text.encode(), rng) if rng.random() < 0.2 else changed_table(text, rng).encode()
+    return changed_bytes(text.encode(), rng) if rng.random() < 0.1 else changed_table(text, rng).encode()
 
 
 def published(rng: Random) -> Input:

@@ -64,7 +64,7 @@ def _made_by(arguments: str) -> Files:
 
 
 @lru_cache
-def _records() -> Files:
+def records_folder() -> Files:
     """The answers of a small measurement."""
     from tests.calibration.measure.chains import VOCABULARY, answer, chain_pair
 
@@ -151,7 +151,7 @@ def resumed(rng: Random) -> Input:
 def records(rng: Random) -> Input:
     """A measurement that is analysed again."""
     arguments = "measure --resume pair --k 1:3 --f 1:4 --quiet".split()
-    return command("records", arguments, _with_a_changed_file(_records(), rng))
+    return command("records", arguments, _with_a_changed_file(records_folder(), rng))
 
 
 @lru_cache

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 from ssdsim.cli.main import main
 
@@ -18,6 +19,19 @@ class Input:
     what: str
     run: Callable[[], object]
     files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+Beside = Callable[[Sequence[str], Random], tuple[list[str], dict[str, bytes]]]
+BESIDE: list[Beside] = []
+"""What adds more options to a command that reads a file: it knows files, and so stands above their makers."""
+
+
+def with_file(kind: str, asked: str, name: str, content: bytes, rng: Random) -> Input:
+    """A command that reads that file, at times with other options of its verb, and with the files that these name."""
+    arguments, files = asked.split(), dict[str, bytes]()
+    for beside in BESIDE:
+        arguments, files = beside(arguments, rng)
+    return command(kind, arguments, {**files, name: content})
 
 
 def command(kind: str, arguments: Sequence[str], files: Mapping[str, bytes] | None = None) -> Input:

@@ -1,119 +1,150 @@
-"""Commands with wrong, missing, absurd and contradictory options."""
+"""Commands of every verb, with options that fit and belong together, or with wrong, missing and absurd ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from importlib import import_module
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
 import click
 
-from ssdsim.cli.main import VERBS
-from ssdsim.question.options import DEFAULTS
-from tests.mutations.input import Input, command
+from ssdsim import strategies
+from ssdsim.question.options import ALL, names_of, owners
+from tests.mutations.fitting import fitting
+from tests.mutations.input import BESIDE, Input, command
+from tests.mutations.real import named
 from tests.mutations.values import TEXTS
+from tests.mutations.verbs import COMMANDS, ENDED_BY, ON_DEVICES, every_option, options_of, verb_of
 
-# quick ones, so that what a mutation leaves possible is worked out within a second
-_COMMANDS: tuple[str, ...] = (
-    "predict --b 4",
-    "predict --target llama-3.1-8b --tp 1 --p-hit 0.8",
-    "predict --t-sd 0.2 --alpha 0.9 --k 5 --p-hit 0.85",
-    "predict --t-sd 0.2 --alpha-concentration 4 --k 3 --output-tokens 32",
-    "predict --t-sd 0.2 --acceptance kumar2026-llama --k 3 --output-tokens 32",
-    "predict --fl 4,3,2,1 --k 3",
-    "simulate --t-sd 0.2 --rounds 64 --b 2 --k 3",
-    "simulate --solver mc --rounds 128 --p-hit 0.7",
-    "simulate --t-sd 0.2 --tokens 9 --strategy ssd --backup fast",
-    "simulate --rounds 20 --trace trace.json",
-    "sweep --t-sd 0.2 --k 2:3 --p-hit 0.5,0.9",
-    "sweep --k 2,4 --b 1,8 --f 1,2",
-    "sweep --t-sd 0.2 --solver mc --precision 0.1 --k 2,3",
-    "sweep --t-sd 0.2 --k 2,3 -o run",
-    "why --tp 4 --k 4,5",
-    "why --b 2 --k 2",
-    "export --b 1 --k 2 --f 2",
-    "export --format vllm --b 1,8 --k 2 --f 2",
-    "recommend --gpus 3 --k 4 --target llama-3.1-8b --tp 1",
-    "recommend --gpus 2 --k 2,3 --target llama-3.1-8b --budget 9 --rank cost --gpu-hour 2",
-    "report .",
-    "compare --gpus 2 --b 2 --k 2 --target llama-3.1-8b --tp 1",
-    "plan --rate 2 --requests 40 --output-len 9 --target llama-3.1-8b --tp 1 --strategies ar,sd --k 2",
-    "plan --rate 2,3 --solver closed --target llama-3.1-8b --tp 1 --strategies ar,sd --k 2",
-    "bench --plan vllm --hardware h100-sxm --model llama-3.1-8b --draft llama-3.2-1b -o rows.csv",
-    "bench http://127.0.0.1:9 --hardware absent -o rows.csv",
-    "measure --target absent --draft absent --prompts absent.jsonl -o pair.json",
-    "import acceptance vllm absent.txt -o pair.json",
-    "import v100 absent.csv . -o made.json",
-    "import llama-bench absent.json -o made.json",
-    "hardware new --like h100-sxm --memory 80 -o made.json",
-    "models drafters",
-    "validate paper absent.toml",
-    "validate pair absent.json --target absent --draft absent",
-    "explore --t-sd 0.2 --strategies ar,sd --b 1 --k 2 --alpha 0.8 -o made.html",
-    "models list",
-    "models show llama-3.1-8b",
-    "hardware list",
-    "hardware show h100-sxm",
-    "hardware scale h100-sxm --clock 2 -o scaled.json",
-    "hardware check h100-sxm --vidur-mlp absent.csv",
-    "runtimes list",
-    "runtimes show ssd-engine",
-    "fit runtime absent.csv -o made.toml",
-    "import aiconfigurator . -o made.json",
-    "import deepbench absent.csv -o made.json",
-    "import vidur --mlp absent.csv -o made.json",
-    "import nccl-tests absent.txt -o made.json",
-    "import csv absent.csv -o made.json",
-    "doctor",
-)
-# these would time or run a device: a card that does not exist ends them after the checks of the other options
-_ON_DEVICES = (
-    "calibrate --device cpu -o profile.json",
-    "calibrate --gpus 0-1 -o profile.json",
-    "validate run",
-    "validate run --hardware v100-sxm2-32gb",
-    "validate rows absent.csv",
-)
-_ENDED_BY = ("--draft", "no-such-card")
+Given = dict[str, str | None]
+"""Options by name, in their order, and what was given; None of a flag."""
 
-_PLAUSIBLE: Mapping[str, Sequence[str]] = {
-    "alpha": ("0.5", "0.9", "0", "1"),
-    "p_hit": ("0", "0.5", "1"),
-    "k": ("1", "2", "4"),
-    "b": ("1", "2", "8"),
-    "f": ("1", "3", "window"),
-    "tp": ("1", "2", "4", "8", "16"),
-    "t_sd": ("0", "0.1", "1"),
-    "t_p": ("0.1", "2"),
-    "t_b": ("0.1", "0"),
-    "context": ("128", "1024"),
-    "backup": ("jit", "fast"),
-    "spread": ("0", "0.1"),
-    "solver": ("closed", "mc", "des"),
-    "rounds": ("10", "100"),
-    "budget": ("1", "12"),
-    "output_tokens": ("16", "100"),
-    "hit_curve": ("1:0.5,2:0.7",),
-    "fan_out_policy": ("uniform", "optimal"),
+_TOGETHER: Mapping[tuple[str, str], Mapping[str, str]] = {
+    ("target", "qwen3-8b"): {"draft": "qwen3-0.6b"},
+    ("target", "qwen3-32b"): {"draft": "qwen3-0.6b", "tp": "2"},
+    ("target", "llama-3.1-70b"): {"tp": "4"},
+    ("target", "gpt-oss-20b"): {"drafter": "ngram"},
+    ("draft", "qwen3-0.6b"): {"target": "qwen3-8b"},
+    ("draft", "eagle3-llama-3.1-8b"): {"drafter": "eagle3", "target": "llama-3.1-8b"},
+    ("draft", "ngram"): {"drafter": "ngram"},
+    ("ep", "2"): {"target": "gpt-oss-20b", "drafter": "ngram", "tp": "2"},
+    ("staged_by", "llama-3.2-1b"): {
+        "target": "llama-3.1-70b",
+        "draft": "llama-3.1-8b",
+        "tp": "4",
+        "staged_alpha": "0.8",
+    },
+    ("draft_devices", "shared"): {"draft_gpus": "1"},
+    ("context", "32k"): {"b": "1"},
+    ("b", "64"): {"context": "512"},
 }
+"""What goes with a value: a draft of the target's vocabulary, a machine on which it fits."""
 
 
 def options(rng: Random) -> Input:
-    """A command with one to three changes of its options."""
-    arguments = rng.choice(_COMMANDS).split()
-    return command("options", changed_arguments(arguments, rng))
+    """A command of any verb; two of five have one to three mistakes."""
+    verb, asked = _asked(rng)
+    arguments = fitted(verb, rng.choice(COMMANDS[verb]), asked, rng)
+    if rng.random() < 0.4:
+        arguments = changed_arguments(arguments, rng)
+    if verb_of(arguments) in ON_DEVICES:
+        arguments += ENDED_BY
+    return command("options", arguments, named(arguments))
 
 
-def options_on_devices(rng: Random) -> Input:
-    """The checks of ``calibrate`` and ``validate``; ranks never start."""
-    arguments = changed_arguments(rng.choice(_ON_DEVICES).split(), rng)
-    return command("options on devices", [*arguments, *_ENDED_BY])
+def _asked(rng: Random) -> tuple[str, list[str]]:
+    """A verb, mostly by one of its options, as likely as any other; some of its kin, and others."""
+    verb, first = rng.choice(every_option())
+    if rng.random() < 0.3:
+        verb = rng.choice([*COMMANDS])
+        return verb, rng.sample([*options_of(verb)], min(len(options_of(verb)), rng.choice((0, 1, 2))))
+    kin = [name for name in options_of(verb) if _owner(name) == _owner(first)]
+    return verb, [
+        first,
+        *rng.choices(kin, k=rng.choice((0, 1, 2))),
+        *rng.choices([*options_of(verb)], k=rng.choice((0, 0, 1, 2))),
+    ]
+
+
+def _owner(name: str) -> object:
+    return (ALL[name].section or owners(name)) if name in ALL else None
+
+
+def beside(arguments: Sequence[str], rng: Random) -> tuple[list[str], dict[str, bytes]]:
+    """A command that reads a file, with up to two more of its verb's options, and the files that these name."""
+    verb = verb_of(arguments)
+    if verb is None or rng.random() < 0.6:
+        return [*arguments], {}
+    asked = rng.choices([*options_of(verb)], k=rng.choice((1, 2)))
+    whole = fitted(verb, " ".join(arguments[len(verb.split()) :]), asked, rng)
+    return whole, named(set(whole) - {*arguments})
+
+
+BESIDE.append(beside)
+
+
+def fitted(verb: str, rest: str, asked: Sequence[str], rng: Random) -> list[str]:
+    """A command of the verb with the options that are ``asked``, and all that goes with them."""
+    words, given = _read(verb, rest.split())
+    for name in asked:
+        _give(verb, given, name, rng)
+    flags = options_of(verb)
+    for name, value in given.items():
+        words += [rng.choice(flags[name].opts), *([] if value is None else [value])]
+    return [*verb.split(), *words]
+
+
+def _read(verb: str, words: Sequence[str]) -> tuple[list[str], Given]:
+    """The words that stand alone, and the options."""
+    of_flag = {flag: param for param in options_of(verb).values() for flag in param.opts}
+    alone, given, left = [], Given(), iter(words)
+    for word in left:
+        if (param := of_flag.get(word)) is None:
+            alone.append(word)
+        else:
+            given[str(param.name)] = None if param.is_flag else next(left)
+    return alone, given
+
+
+def _give(verb: str, given: Given, name: str, rng: Random) -> None:
+    """Give an option a value, with what it needs, what owns it and what goes with its value; what it excludes goes."""
+    param = options_of(verb)[name]
+    value = None if param.is_flag else fitting(param, rng)
+    given[name] = value
+    for other, fits in _TOGETHER.get((name, value or ""), {}).items():
+        if other in options_of(verb):
+            given[other] = fits
+    if name not in ALL or param.type.name == "choice":
+        return
+    needs = ALL[name].needs
+    needed = [each for each in (needs.any_of if needs is not None else ()) if each in options_of(verb)]
+    if needed and not given.keys() & {*needed}:
+        _give(verb, given, rng.choice(needed), rng)
+    chooser, names = owners(name) or ("", ())
+    if chooser in options_of(verb):
+        owner = rng.choice(names)
+        given[chooser] = ",".join(dict.fromkeys(("ar", "ssd", owner))) if chooser == "strategies" else owner
+        if chooser == "strategies" and "b" in given and strategies.ALL.named(owner).most_sequences == 1:
+            given["b"] = "1"
+    for other in _excluded(name, given):
+        given.pop(other, None)
+
+
+def _excluded(name: str, given: Given) -> Iterator[str]:
+    """The options that cannot be beside this one."""
+    for other in [*given]:
+        for excludes in ALL[other].excludes if other in ALL else ():
+            if excludes.holds(other, given):
+                hit = {*names_of(excludes.others)} & given.keys()
+                if other == name:
+                    yield from hit
+                elif name in hit:
+                    yield other
 
 
 def changed_arguments(arguments: Sequence[str], rng: Random) -> list[str]:
-    arguments = list(arguments)
-    verb = _found(arguments)
-    known = [param for param in verb.get_params(click.Context(verb)) if isinstance(param, click.Option)]
+    """One to three mistakes in a command."""
+    arguments, verb = [*arguments], verb_of(arguments) or ""
+    known = [*options_of(verb).values()] if verb else []
     for _ in range(rng.choice((1, 1, 2, 3))):
         match rng.randrange(20):
             case 0 if len(arguments) > 1:
@@ -122,43 +153,18 @@ def changed_arguments(arguments: Sequence[str], rng: Random) -> list[str]:
                 at = rng.randrange(len(arguments))
                 arguments[at] += rng.choice("xs-=,:0")
             case 2:
-                arguments.insert(rng.randrange(len(arguments) + 1), _text(rng))
+                arguments.insert(rng.randrange(len(arguments) + 1), rng.choice(TEXTS))
             case 3:
                 at = rng.randrange(len(arguments))
-                arguments[at] = arguments[at] if arguments[at].startswith("-o") else _text(rng)
+                arguments[at] = arguments[at] if arguments[at].startswith("-o") else rng.choice(TEXTS)
             case _ if known:
                 arguments += _option(rng.choice(known), rng)
     return arguments
 
 
-def _found(arguments: Sequence[str]) -> click.Command:
-    """The command that the first words name."""
-    command: click.Command = import_module(VERBS[arguments[0]][0]).command
-    if isinstance(command, click.Group):
-        command = command.commands[arguments[1]]
-    return command
-
-
 def _option(param: click.Option, rng: Random) -> list[str]:
+    """An option beside others that it may contradict, or one whose value is wrong."""
     name = rng.choice(param.opts)
     if param.is_flag:
         return [name]
-    plausible = _plausible(param)
-    given = [name, rng.choice(plausible) if plausible and rng.random() < 0.7 else _text(rng)]
-    # requests that differ take their time by the token
-    return [*given, "--output-tokens", "16"] if param.name in ("alpha_concentration", "acceptance") else given
-
-
-def _plausible(param: click.Option) -> Sequence[str]:
-    """Values that a person gives: its words, or what it is where nobody gives it."""
-    name = str(param.name)
-    if name in _PLAUSIBLE or isinstance(param.type, click.Choice):
-        return _PLAUSIBLE.get(name) or [*map(str, getattr(param.type, "choices", ()))]
-    default = DEFAULTS.get(name, param.default)
-    if isinstance(default, list | tuple):
-        return [",".join(map(str, default))] if default else []
-    return [str(default)] if isinstance(default, int | float | str) else []
-
-
-def _text(rng: Random) -> str:
-    return rng.choice(TEXTS)
+    return [name, fitting(param, rng) if rng.random() < 0.6 else rng.choice(TEXTS)]

@@ -11,7 +11,7 @@ from typing import Any
 from ssdsim.base.bundled import models_folder
 from tests.calibration.pairs import sample
 from tests.mutations.files import changed_json, changed_toml
-from tests.mutations.input import Input, command
+from tests.mutations.input import Input, with_file
 
 # every verb that reads a pair, at sizes that take a moment with a pair as it is
 _WITH_PAIR = (
@@ -44,7 +44,7 @@ def _pairs() -> tuple[Any, ...]:
 
 def pair(rng: Random) -> Input:
     content = changed_json(rng.choice(_pairs()), rng)
-    return command("pair", rng.choice(_WITH_PAIR).split(), {"pair.json": content})
+    return with_file("pair", rng.choice(_WITH_PAIR), "pair.json", content, rng)
 
 
 @lru_cache
@@ -54,4 +54,4 @@ def _runtimes() -> tuple[Any, ...]:
 
 def runtime(rng: Random) -> Input:
     content = changed_toml(rng.choice(_runtimes()), rng)
-    return command("runtime", rng.choice(_WITH_RUNTIME).split(), {"runtime.toml": content})
+    return with_file("runtime", rng.choice(_WITH_RUNTIME), "runtime.toml", content, rng)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import resource
@@ -25,7 +24,9 @@ from types import FrameType
 from ssdsim.answers.worker_processes import end_with
 from ssdsim.base.errors import InputError
 from tests.mutations import calls, engines, files, folders, options, pairs
+from tests.mutations.answers import wrong_json
 from tests.mutations.input import Input
+from tests.mutations.reached import watched
 
 MEMORY_BYTES = 8 * 2**30  # of a process that runs inputs
 CPU_S, WALL_S = 30, 300  # of an input; most take less than a tenth of a second
@@ -35,8 +36,7 @@ _AHEAD = re.compile(r"\w+: \d+ of \d+ |warning: |note: |\S+: \w+ over \d+: \d+ r
 """What may be said before an error: progress, warnings, what was read of a file."""
 
 _MAKERS: Mapping[Callable[[Random], Input], int] = {
-    options.options: 18,
-    options.options_on_devices: 3,
+    options.options: 45,
     files.transformer_card: 7,
     files.huggingface_config: 10,
     files.hardware_profile: 9,
@@ -83,6 +83,8 @@ class Ended:
     kind: str
     answered: bool
     failure: Failure | None = None
+    reached: frozenset[tuple[str, str]] = frozenset()
+    """Options that were handed to their verb."""
 
 
 def made(number: int, seed: int, kind: str | None = None) -> Input:
@@ -105,8 +107,10 @@ def end(number: int, seed: int, kind: str | None = None) -> Ended:
         for name, content in given.files.items():
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             Path(name).write_bytes(content)
-        answered, wrong = ended(given.run)
-    return Ended(given.kind, answered, None if wrong is None else Failure(number, given.kind, given.what, *wrong))
+        with watched() as reached:
+            answered, wrong = ended(given.run)
+    failure = None if wrong is None else Failure(number, given.kind, given.what, *wrong)
+    return Ended(given.kind, answered, failure, frozenset(reached))
 
 
 def ended(run: Callable[[], object]) -> tuple[bool, tuple[str, str] | None]:
@@ -151,10 +155,7 @@ def _wrong_text(said: str, code: object, shown: str) -> tuple[str, str] | None:
         return f"a raw {found[0]!r}", said
     asks_help = any(each.startswith(("--help", "-h")) for each in sys.argv)
     if "--json" in sys.argv and not asks_help and code in (0, 1) and shown:
-        try:
-            json.loads(shown, parse_constant=int)
-        except ValueError as error:
-            return f"no JSON ({error})"[:60], shown
+        return None if (wrong := wrong_json(shown)) is None else (wrong, shown)
     return None
 
 
