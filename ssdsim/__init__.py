@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False  # checkers take it for True; typing's own would load typing before Ctrl-C is heard
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.3.0"
 

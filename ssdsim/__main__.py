@@ -1,5 +1,5 @@
 """``python -m ssdsim``."""
 
-from ssdsim.cli.main import main
+from ssdsim.cli.entry import main
 
 main()
