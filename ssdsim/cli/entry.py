@@ -3,7 +3,7 @@
 Python's own start before this line, some hundredths of a second, is Python's.
 """
 
-import _signal  # signal itself, without the names that it makes of its numbers: these take time
+import _signal  # type: ignore[import-not-found]  # signal itself, without the names that it makes of its numbers
 import _thread
 import os
 import sys

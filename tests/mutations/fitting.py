@@ -122,6 +122,7 @@ _QUICK: Mapping[str, Sequence[str]] = {
     "wait": ("0", "0.1"),
     "port": ("8000", "9"),
     "seed": ("0", "1", "7"),
+    "tree_widths": ("2,4,4", "4,8", "8,8,4"),
     "lookahead_window": ("3", "7"),
     "specactor_targets": ("1", "2"),
     "dsi_targets": ("2", "4"),
