@@ -34,15 +34,9 @@ BUDGETS = {
     # How prompts are processed, and why.
     # The next command keeps the context and the acceptance; why SSD is not in a table of all strategies.
     # The rule of acceptance.
-    # GPUs of all stages; sLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
-    # GPUs of two kinds.
-    # Joules.
-    # A card that stays idle.
-    # Signals at the very end.
-    # How prompts are processed, and why.
-    # The next command keeps the context and the acceptance; why SSD is not in a table of all strategies.
-    # Ctrl-C while modules load.
-    "ssdsim/cli": (4_956, 30),
+    # GPUs of all stages.
+    # Ctrl-C while modules load; a rival at no point of a sweep.
+    "ssdsim/cli": (4_952, 30),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
