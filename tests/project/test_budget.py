@@ -36,7 +36,7 @@ BUDGETS = {
     # The rule of acceptance.
     # GPUs of all stages.
     # Ctrl-C while modules load; a rival at no point of a sweep.
-    "ssdsim/cli": (4_952, 30),
+    "ssdsim/cli": (4_954, 30),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
