@@ -99,6 +99,7 @@ def _runs(runs: Runs) -> str:
     parts += ["K by batch size"] if runs.k_by_batch else []
     parts += [f"decode context parallel with {titles(runs.dcp)}"] if runs.dcp else []
     since = [f"{what}: {version}" for what, version in runs.since.items()]
+    since += [f"{n.strategy} with {', '.join(n.drafters)}: {n.version} ({n.source})" for n in runs.newer]
     return f"{'; '.join(parts)} ({runs.source}{''.join(f'; {each}' for each in since)})"
 
 

@@ -175,6 +175,15 @@ class Launches(Card):
     per_layer_s: Seconds
 
 
+class Newer(Card):
+    """What of a strategy is newer than its card's first version: whom it takes as drafters from ``version`` on."""
+
+    version: Annotated[str, Meta(pattern=r"^\d{1,9}\.\d{1,9}$")]
+    strategy: str
+    drafters: Annotated[tuple[str, ...], Meta(min_length=1)]
+    source: Annotated[str, Meta(min_length=1)]
+
+
 class Runs(Card):
     """The strategies that the engine can run; no number of a prediction follows from it.
 
@@ -184,7 +193,8 @@ class Runs(Card):
     batches in flight on stages at all). ``saguaro`` are the strategies whose draft samples by Saguaro's C there.
     ``draft_gpus`` is how many devices of its own a draft may have (None: any number). ``dcp`` are the strategies that
     it runs with devices that share each sequence's cache. ``since`` says from which version on it has a strategy, a
-    drafter, one over stages, the table or ``dcp``, where that is not as old as the card, and how far.
+    drafter, one over stages, the table or ``dcp``, where that is not as old as the card, and how far; ``newer`` has what a
+    stated version may be too old for, and ``too_new`` those of them that it is.
     """
 
     called: Annotated[str, Meta(min_length=1)]
@@ -195,7 +205,26 @@ class Runs(Card):
     draft_gpus: Annotated[int, Meta(ge=0)] | None = None
     dcp: tuple[str, ...] = ()
     since: dict[str, str] = field(default_factory=dict)
+    newer: tuple[Newer, ...] = ()
+    too_new: tuple[Newer, ...] = ()
     source: Annotated[str, Meta(min_length=1)]
+
+    def of_version(self, version: str) -> "Runs":
+        """The engine's abilities in a version; all of them where it begins with no number."""
+        too_new = tuple(each for each in self.newer if version_numbers(version) < version_numbers(each.version))
+        if not too_new:
+            return self
+        without = [(each.strategy, drafter) for each in too_new for drafter in each.drafters]
+        left = {
+            name: tuple(drafter for drafter in drafters if (name, drafter) not in without)
+            for name, drafters in self.strategies.items()
+        }
+        kept = {name: drafters for name, drafters in left.items() if drafters or not self.strategies[name]}
+        return self.changed(strategies=kept, newer=(), too_new=too_new)
+
+    def comes_with(self, strategy: str, drafter: str) -> str | None:
+        """The version that has what the stated one is too old for."""
+        return next((n.version for n in self.too_new if n.strategy == strategy and drafter in n.drafters), None)
 
     def has(self, strategy: str, drafter: str) -> bool:
         """Tell whether it runs a strategy, drafted for by that drafter where the strategy has one."""
@@ -216,6 +245,12 @@ class Evidence(Card):
     error: NotNegative | None = None
     left_out_error: NotNegative | None = None
     note: str = ""
+
+
+def version_numbers(version: str) -> tuple[float, ...]:
+    """The numbers of a version such as 0.24 or v0.9.1rc2, to compare by; beyond all of one that begins with none."""
+    matched = re.match(r"v?(\d{1,9})\.(\d{1,9})(?!\d)", version)
+    return (math.inf,) if matched is None else (int(matched[1]), int(matched[2]))
 
 
 def _check_numbers(key: str, named: Mapping[str, float]) -> None:
@@ -438,8 +473,9 @@ class Runtime(Card):
         there = self.four_bits
         if there is not None and there.by_version is not None:
             there = there.changed(by_version=there.by_version.saying(version))
-        same = own == self.by_version and there == self.four_bits
-        return self if same else self.changed(by_version=own, four_bits=there)
+        runs = None if self.runs is None else self.runs.of_version(version)
+        same = own == self.by_version and there == self.four_bits and runs == self.runs
+        return self if same else self.changed(by_version=own, four_bits=there, runs=runs)
 
     @property
     def _of_versions(self) -> tuple[ByVersion, ...]:

@@ -17,7 +17,7 @@ from ssdsim.base.files import while_unchanged, write_whole
 from ssdsim.hardware.catalog import full_hardware_name
 from ssdsim.hardware.laws import FixedCosts
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidence, Host, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidence, Host, Runtime, version_numbers
 
 DEFAULT = "ssd-engine"
 SUFFIX = ".runtime.toml"
@@ -61,7 +61,7 @@ def older_than_all(name: str) -> str | None:
 
 
 def _is_before(runtime: Runtime, version: str) -> bool:
-    return _numbers(version) < _numbers(runtime.since) if version else False
+    return version_numbers(version) < version_numbers(runtime.since) if version else False
 
 
 def full_runtime_name(name: str) -> str:
@@ -92,7 +92,7 @@ def _card_and_version(name: str) -> tuple[str, str]:
     if not (cards := _by_version(engine)):
         return name, ""
     card = _of_version(cards, version)
-    if version and _numbers(version) > _numbers(card.until):
+    if version and version_numbers(version) > version_numbers(card.until):
         raise InputError(f"no runtime covers {engine} {version}; the nearest is {card.name}, of {card.versions}")
     return card.name, version
 
@@ -118,8 +118,8 @@ def runtime_of_version(engine: str, version: str) -> Runtime:
     cards = _by_version(engine)
     if not cards:
         return find_runtime(engine)
-    if math.inf in _numbers(version):
-        return max(cards, key=lambda card: (len(card.known_versions), _numbers(card.since))).of_version(version)
+    if math.inf in version_numbers(version):
+        return max(cards, key=lambda card: (len(card.known_versions), version_numbers(card.since))).of_version(version)
     return _of_version(cards, version).of_version(version)
 
 
@@ -129,18 +129,12 @@ def _by_version(engine: str) -> list[Runtime]:
     called = engine.lower()
     called = next((card.engine for card in bundled if card.name == called), called)
     cards = [card for card in bundled if card.engine.lower() == called and card.since]
-    return sorted(cards, key=lambda card: _numbers(card.since))
+    return sorted(cards, key=lambda card: version_numbers(card.since))
 
 
 def _of_version(cards: Sequence[Runtime], version: str) -> Runtime:
-    of_version = [card for card in cards if _numbers(card.since) <= _numbers(version)]
+    of_version = [card for card in cards if version_numbers(card.since) <= version_numbers(version)]
     return of_version[-1] if of_version else cards[0]
-
-
-def _numbers(version: str) -> tuple[float, ...]:
-    """The numbers of a version such as 0.24 or v0.9.1rc2, to compare by; beyond all of one that begins with none."""
-    matched = re.match(r"v?(\d{1,9})\.(\d{1,9})(?!\d)", version)
-    return (math.inf,) if matched is None else (int(matched[1]), int(matched[2]))
 
 
 def own_runtime(name: str | Path) -> Path | None:

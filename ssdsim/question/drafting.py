@@ -74,16 +74,17 @@ def _head_of(options: Mapping[str, Any], named: bool) -> tuple[str, str]:
 
 
 def published_head(given: Mapping[str, Any]) -> str | None:
-    """The kind of head that is published for the target where a draft model is assumed, which nobody named.
+    """The kind of head that is published for the target beside the drafter that is assumed, which nobody named.
 
     None where there is no such card, or the engine that is named does not run the kind. EAGLE-3 comes first.
     """
     said = {name: value for name, value in given.items() if value is not None}
-    if {"drafter", "draft", "t_sd"} & said.keys() or drafter_by_options(said) != ModelDrafter.name:
+    if {"drafter", "draft", "t_sd"} & said.keys():
         return None
     target = plain_name(find_transformer({**DEFAULTS, **said}["target"]).name)
     runs = find_runtime(said["engine"]).runs if "engine" in said else None
     kinds = {card.drafter for card in drafters_of() if card.target == target} & set(priors().context.kinds)
+    kinds -= {drafter_by_options(said)}
     ordered = sorted(kinds, key=lambda kind: (kind != Eagle3.name, kind))
     return next((kind for kind in ordered if runs is None or kind in runs.drafters), None)
 

@@ -51,6 +51,9 @@ class Engine(Record):
             return None
         if self.runs.has(strategy, self.drafter):
             return self._lacks_stages(strategy) if self.staged else None
+        if (version := self.runs.comes_with(strategy, self.drafter)) is not None:
+            drafting = drafters.ALL.named(self.drafter).title
+            return f"which {self.runs.called} has with {drafting} from {version} on"
         if strategy in self.runs.strategies:
             return f"which {self.runs.called} does not draft with {drafters.ALL.named(self.drafter).title}"
         return f"which {self.runs.called} does not have"

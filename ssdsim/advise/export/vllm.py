@@ -21,6 +21,7 @@ from ssdsim.advise.export.dialect import (
 from ssdsim.base.record import Record, field, replace
 from ssdsim.question.options import DEFAULTS
 from ssdsim.question.scenario import Scenario
+from ssdsim.strategies.adaptive import Adaptive
 from ssdsim.tokens.rules import TOKEN
 
 
@@ -56,6 +57,7 @@ METHODS: Mapping[str, Method] = {
     "pard": Method("draft_model", "PARD", more={"parallel_drafting": True}),
     "p-eagle": Method("eagle3", "P-EAGLE", more={"parallel_drafting": True}),
     "dflash": Method("dflash", "DFlash", varies_k=True),
+    "dspark": Method("dspark", "DSpark"),
     "ngram": Method(
         "ngram", "n-grams", names_model=False, has_layers=False, more={"prompt_lookup_max": 5, "prompt_lookup_min": 2}
     ),
@@ -111,6 +113,9 @@ def speculative(
         return None
     draft = checkpoint(candidates, "draft", notes) if method.names_model else None
     made = speculative_config(method, draft, max(lookaheads.values()), tp)
+    chooses_rows = any(each.strategy == Adaptive.name for each in drafting)
+    if chooses_rows:
+        made["enable_adaptive_verification"] = True
     if method.has_layers:
         _note_draft_devices(drafting[0].deployment.scenario, notes)
     if method.note:
@@ -123,7 +128,9 @@ def speculative(
     if translated:
         made["use_heterogeneous_vocab"] = True
         notes.append("vLLM drafts greedily, and only tokens that both vocabularies have: fewer of a draft are accepted")
-    if len(set(lookaheads.values())) > 1:
+    if len(set(lookaheads.values())) > 1 and chooses_rows:
+        notes.append("vLLM drafts as many tokens at all batch sizes, and chooses in each step how many it verifies")
+    elif len(set(lookaheads.values())) > 1:
         made[_TABLE] = ranges(lookaheads)
         if method.varies_k:
             notes.append(_GRAPHS)

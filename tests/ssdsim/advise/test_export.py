@@ -141,6 +141,7 @@ def test_vllm_has_one_table_for_all_contexts_and_the_note_says_what_it_costs() -
         ("pard", {"method": "draft_model", "model": "amd/PARD-Llama-3.2-1B", "parallel_drafting": True}),
         ("p-eagle", {"method": "eagle3", "parallel_drafting": True}),
         ("dflash", {"method": "dflash"}),
+        ("dspark", {"method": "dspark"}),
         ("ngram", {"method": "ngram", "prompt_lookup_max": 5, "prompt_lookup_min": 2}),
         ("suffix", {"method": "suffix"}),
     ],
@@ -154,11 +155,24 @@ def test_vllm_has_a_method_for_each_drafter(drafter: str, expected: dict[str, An
     assert ("model" in config) == (drafter not in ("ngram", "suffix"))
 
 
+@pytest.mark.parametrize(("names", "adaptive"), [(("ar", "adaptive"), True), (("ar", "sd"), None)])
+def test_vllm_is_told_that_it_chooses_rows(names: tuple[str, ...], adaptive: bool | None) -> None:
+    """It drafts one number of tokens then: no table is beside it."""
+    options = {"b": [1, 64], "target": "qwen3-8b", "tp": 1, "drafter": "dspark", "strategies": names}
+    exported = export("vllm", **options)
+    config = json.loads(exported.text)
+    check_vllm(config, tp=1)
+    assert config["model"] == "deepseek-ai/dspark_qwen3_8b_block7"
+    assert config.get("enable_adaptive_verification") is adaptive
+    if adaptive:
+        assert "num_speculative_tokens_per_batch_size" not in config
+
+
 EIGHT: dict[str, Any] = {"b": [1, 64], "k": [2, 6], "alpha": 0.8, "target": "llama-3.1-8b", "tp": 1}
 
 
 @pytest.mark.parametrize(
-    "drafter", ["model", "eagle", "eagle3", "medusa", "pard", "p-eagle", "dflash", "ngram", "suffix"]
+    "drafter", ["model", "eagle", "eagle3", "medusa", "pard", "p-eagle", "dflash", "dspark", "ngram", "suffix"]
 )
 def test_a_whole_vllm_command_parses_and_says_what_the_config_does(drafter: str) -> None:
     options = {**EIGHT, "strategies": ("ar", "sd"), "drafter": drafter}

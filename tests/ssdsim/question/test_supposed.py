@@ -202,10 +202,13 @@ def test_the_title_says_what_is_accepted_in_few_digits() -> None:
         ({"target": "qwen3-32b", "draft": "qwen3-0.6b"}, None),
         ({"target": "llama-3.1-70b"}, None),
         ({"target": "deepseek-r1"}, None),
+        ({"target": "deepseek-v4-pro"}, "dspark"),
+        ({"target": "deepseek-v4-pro", "engine": "vllm"}, "dspark"),
+        ({"target": "deepseek-v4-pro", "engine": "sglang"}, None),
     ],
 )
-def test_a_head_is_named_where_a_draft_model_is_assumed(given: dict[str, Any], head: str | None) -> None:
-    """DeepSeek drafts with its own MTP; an engine of before EAGLE-3 cannot."""
+def test_a_head_is_named_beside_the_drafter_that_is_assumed(given: dict[str, Any], head: str | None) -> None:
+    """DeepSeek drafts with its own MTP, V4-Pro has DSpark besides; an engine of before EAGLE-3 cannot."""
     assert published_head(given) == head
 
 

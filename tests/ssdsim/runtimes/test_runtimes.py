@@ -32,6 +32,7 @@ from ssdsim.hardware.runtime_catalog import (
 )
 from ssdsim.pricing.passes import cost_of_pass, cost_of_step, kernel_factor, units_of_step
 from ssdsim.question.configuration import configure
+from ssdsim.question.engines import Engine
 from ssdsim.readers.priced_row import work_of
 from ssdsim.readers.row import Row
 from ssdsim.strategies import drafters
@@ -405,7 +406,29 @@ def test_cards_say_what_their_engines_run_in_names_that_are_known(name: str) -> 
     own = {"k_by_batch", "over_stages", "tree", "dcp"}
     assert set(runs.since) <= {*runs.strategies, *runs.drafters, *own}
     assert set(runs.dcp) <= runs.strategies.keys()
+    assert all(runs.has(each.strategy, drafter) for each in runs.newer for drafter in each.drafters)
     assert not runs.has("pearl", "model")
+
+
+@pytest.mark.parametrize(
+    ("engine", "drafter", "lack"),
+    [
+        ("vllm", "dspark", None),
+        ("vllm", "mtp", None),
+        ("vllm-0.28", "dspark", None),
+        ("vllm-0.28", "mtp", "which vLLM has with MTP from 0.32 on"),
+        ("vllm-0.32.1", "mtp", None),
+        ("vllm-0.26", "dspark", "which vLLM has with DSpark from 0.28 on"),
+        ("vllm-0.24", "dspark", "which vLLM 0.24 does not have"),
+        ("sglang", "dspark", "which SGLang does not have"),
+    ],
+)
+def test_adaptive_verification_is_as_old_as_its_pulls(engine: str, drafter: str, lack: str | None) -> None:
+    """Pulls 47808 and 52228; DSpark itself is older: pull 46995."""
+    asked = Engine.of({"engine": engine, "drafter": drafter})
+    assert asked.lacks("adaptive") == lack
+    if engine.startswith("vllm") and engine != "vllm-0.24":
+        assert asked.lacks("sd") is None
 
 
 @pytest.mark.parametrize(
