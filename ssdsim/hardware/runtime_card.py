@@ -193,8 +193,8 @@ class Runs(Card):
     batches in flight on stages at all). ``saguaro`` are the strategies whose draft samples by Saguaro's C there.
     ``draft_gpus`` is how many devices of its own a draft may have (None: any number). ``dcp`` are the strategies that
     it runs with devices that share each sequence's cache. ``since`` says from which version on it has a strategy, a
-    drafter, one over stages, the table or ``dcp``, where that is not as old as the card, and how far; ``newer`` has what a
-    stated version may be too old for, and ``too_new`` those of them that it is.
+    drafter, one over stages, the table or ``dcp``, where that is not as old as the card, and how far. ``newer``
+    is what a stated version may be too old for, and ``too_new`` what it is.
     """
 
     called: Annotated[str, Meta(min_length=1)]
