@@ -48,7 +48,8 @@ BUDGETS = {
     # Rounds of hybrids that no row tells.
     # Published links between machines.
     # What an engine drafts with over stages.
-    "ssdsim/hardware": (5_099, 24),
+    # What of an engine is newer than a version.
+    "ssdsim/hardware": (5_130, 24),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
