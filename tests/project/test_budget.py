@@ -68,7 +68,8 @@ BUDGETS = {
     # Rules of acceptance: what each adds, and where it adds nothing.
     # The link to a draft by its name.
     # Stages, their link, what engines lack on them.
-    "ssdsim/question": (4_446, 23),
+    # Versions that have what a stated one is too old for.
+    "ssdsim/question": (4_450, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
