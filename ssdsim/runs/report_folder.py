@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import isfinite, prod
 from pathlib import Path
@@ -317,11 +317,15 @@ def _needed(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> li
     return [*grid, *(f"{name}_{what}" for name in names for what in ("tokens_per_second", "gpus"))]
 
 
-def _table(path: Path, columns: Sequence[str], axes: Collection[str]) -> pa.Table:
+def _table(path: Path, columns: Sequence[str], axes: Mapping[str, Sequence[Any]]) -> pa.Table:
     results = read_table(path, [*columns, "error"])
     lacking = [name for name in columns if name not in results.column_names]
     if lacking:
         raise InputError(f"{path}: lacks the columns {', '.join(lacking)}; it is of another version: sweep anew")
+    for name, values in axes.items():
+        kind = results.schema.field(name).type
+        if all(isinstance(each, int | float) for each in values) and not pa.types.is_primitive(kind):
+            raise InputError(f"{path}: the column {name} must hold numbers, got {kind}")
     for name, kind in ((name, results.schema.field(name).type) for name in columns if name not in axes):
         if kind != pa.float64():
             raise InputError(f"{path}: the column {name} must hold floats, got {kind}")

@@ -14,7 +14,6 @@ _PROBABILITIES = (
 ).split()
 _RISING = (
     "low mean high",
-    "low value high",
     "low likely_low likely_high high",
     "p50 p90 p99",
 )

@@ -35,8 +35,8 @@ BUDGETS = {
     # The next command keeps the context and the acceptance; why SSD is not in a table of all strategies.
     # The rule of acceptance.
     # GPUs of all stages.
-    # Ctrl-C while modules load; a rival at no point of a sweep.
-    "ssdsim/cli": (4_954, 30),
+    # Ctrl-C while modules load.
+    "ssdsim/cli": (4_952, 30),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
@@ -82,7 +82,7 @@ BUDGETS = {
     # Numbers of a run that are none; no link out of a folder, no folder of what is refused.
     # Headers in place of weights.
     # No lock that is left.
-    "ssdsim/runs": (1_065, 6),
+    "ssdsim/runs": (1_066, 6),
     # How many replicas an SLO needs and on which degrees, K at the load; short logs repeated.
     # Prompts as the engine takes them.
     # A cache that takes as much at any context.

@@ -258,6 +258,8 @@ def _model(settings: Mapping[str, Any], drafter: Drafter, first: Array) -> RankM
     if settings["acceptance_rule"] != TOKEN:
         raise DoesNotFit(f"--acceptance-rule {settings['acceptance_rule']} tests chains: of a tree nobody described it")
     concentration = settings["tree_concentration"]
+    if concentration == 0.0:
+        raise InputError("--tree-concentration must be above 0, got 0")
     if settings["tree_ranks"] is not None:
         by_depth = isinstance(settings["alpha"], list | tuple)  # deeper guesses are not those of the ranks
         known = first if by_depth else np.full(first.size, settings["tree_ranks"][0])

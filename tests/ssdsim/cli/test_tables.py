@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from ssdsim.cli.tables import TextTable
-from tests.ssdsim.cli.in_process import asked
 
 WIDEST = 24  # of a cell below, with its number; a terminal of twice as many holds it beside a row's number
 
@@ -121,11 +120,3 @@ def test_a_cell_wider_than_the_terminal_is_folded_not_cut() -> None:
     table.add_row("a-folder/and-one-below/a-profile.json", "8")
     text = "".join(line[3:].strip() for line in lines_of(table, 20))
     assert "a-folder/and-one-below/a-profile.json" in text
-
-
-def test_a_rival_at_no_point_of_a_sweep_is_said(recwarn: pytest.WarningsRecorder) -> None:
-    """It was ``nan-nanx, median nanx``, below a warning of NumPy's."""
-    grid = "sweep --t-sd 0.2 --p-hit 0.8 --strategies ar,ssd,treessd --k 2,3 --tree-depth 1 --tree-concentration 0"
-    done = asked(*grid.split())
-    assert "; SSD/Tree SSD at no point; " in " ".join(done.stdout.split())
-    assert (done.stderr, [str(each.message) for each in recwarn if each.category is RuntimeWarning]) == ("", [])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ssdsim.answers.simulation.trace import Trace
@@ -190,3 +191,14 @@ def test_a_page_holds_no_text_that_ends_or_hides_its_script(tmp_path: Path) -> N
     assert data is not None
     assert "<" not in data[1]
     assert "base-uri 'none'; form-action 'none'" in page
+
+
+def test_an_axis_in_the_results_holds_numbers(tmp_path: Path) -> None:
+    """A column of lists ended in a traceback of the plot that reads it."""
+    sweep(t_sd=0.2, k=[2, 4], alpha=[0.7, 0.9], folder=tmp_path / "run")
+    results = tmp_path / "run" / "results.parquet"
+    table = pq.read_table(results).replace_schema_metadata(None)
+    at = table.column_names.index("alpha")
+    pq.write_table(table.set_column(at, "alpha", pa.array([[1]] * len(table))), results)
+    with refused(str(results), "alpha"):
+        report(tmp_path / "run")

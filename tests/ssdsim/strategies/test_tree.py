@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssdsim import recommend
+from ssdsim import predict, recommend
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.pricing.step import Pass
 from ssdsim.question.configuration import configure
@@ -161,3 +161,9 @@ def test_it_is_recommended_beside_the_others() -> None:
     for answer in recommendation.answers:
         best = answer.by_strategy["tree"]
         assert best.per_user >= answer.by_strategy["sd"].per_user * 0.999, "a chain is a tree"
+
+
+def test_rounds_of_no_concentration_are_refused() -> None:
+    """Every speed was NaN."""
+    with refused("--tree-concentration"):
+        predict(strategies="ar,tree", t_sd=0.2, k=2, tree_concentration=0)
