@@ -34,14 +34,8 @@ _MOVES = 0.05  # of a round or of the passes' time: what is less cannot move the
 _AS_FAST = 1.015  # a ratio that rounds to no more than 1.01
 BAR_WIDTH = 56
 _ALL, _MORE = "--explain: rounds, ranges, sources", "--explain: more"
-_ASKED_TOO = (
-    "pp",
-    "context",
-    "alpha",
-    "pair",
-    "text",
-    "acceptance",
-)  # what recommend takes, too
+# what recommend takes beside what is always carried
+_ASKED_TOO = ("pp", "pp_link", "context", "alpha", "pair", "text", "acceptance")
 _BESIDE_NEXT = MOST_COLUMNS - 10  # labels and their gap
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below
 _STYLES = {"verify": "blue", "draft": "yellow", "communicate": "magenta", "fallback": "red", "host": "bright_black"}
@@ -188,10 +182,11 @@ def _next(prediction: Prediction) -> str:
 def _searched(site: Site, given: Mapping[str, Any]) -> str:
     """The GPUs of a recommendation and what else it takes: the node's, or both kinds where the draft has its own."""
     if "draft_hardware" not in given:
-        return f"{site.profile.device.count}{carried(given, *_ASKED_TOO)}"
+        nodes = 1 if site.between_stages is None else site.pp
+        return f"{nodes * site.profile.device.count}{carried(given, *_ASKED_TOO)}"
     own, other = (short_hardware_name(given.get(r, DEFAULTS["hardware"])) for r in ("hardware", "draft_hardware"))
     rest = {name: value for name, value in given.items() if name != "hardware"}
-    return f"{quote(f'{site.tp}x{own}+1x{other}')}{carried(rest, *_ASKED_TOO)}"
+    return f"{quote(f'{site.tp * site.pp}x{own}+1x{other}')}{carried(rest, *_ASKED_TOO)}"
 
 
 def _not_there(prediction: Prediction) -> str:

@@ -176,6 +176,7 @@ def _nearest(site: Site, tp: int) -> str:
 
 USABLE_SHARE = 0.9  # of memory, for weights, caches and what a runtime ``keeps``; the rest for graphs (vLLM's default)
 _CONTEXT_STEP = 1024  # between contexts that a refusal may name
+_MOST_STAGES = 8  # that a refusal may name
 
 
 def usable_bytes(profile: HardwareProfile, share: float = USABLE_SHARE) -> int:
@@ -329,8 +330,8 @@ def target_alone(site: Site, lookahead: int) -> Occupancy:
 
 
 def _with_room(site: Site, lookahead: int, one_fits: bool) -> str:
-    """What has room for all sequences, one change at a time: more devices, a shared cache, a shorter context, a
-    format of fewer bits.
+    """What has room for all sequences, one change at a time: more devices, more nodes, a shared cache, a shorter
+    context, a format of fewer bits.
 
     Where not even one sequence fits, and no format has room, also a smaller model.
     """
@@ -350,6 +351,8 @@ def _with_room(site: Site, lookahead: int, one_fits: bool) -> str:
     ways = [
         f"{tp * site.pp} {name} (tp {tp}{f', a node has {count}' if own > count else ''})" for tp, own in there.items()
     ]
+    stages = (pp for pp in range(site.pp + 1, _stages_of_nodes(site) + 1) if fits(pp=pp))
+    ways += [f"--pp {pp} --pp-link rdma" for pp in islice(stages, 1)]
     shared = (dcp for dcp in _sharing(site) if dcp > site.dcp and fits(dcp=dcp))
     ways += [f"--dcp {dcp}" for dcp in islice(shared, 1)]
     ways += [f"--context {tokens}" for tokens in shorter[-1:]]
@@ -359,6 +362,12 @@ def _with_room(site: Site, lookahead: int, one_fits: bool) -> str:
         return ""
     of = f" for {site.batch}" if site.batch > 1 else ""
     return f"; there is room{of} with {' or '.join(filter(None, (', '.join(ways[:-1]), ways[-1])))}"
+
+
+def _stages_of_nodes(site: Site) -> int:
+    """The most pipeline stages to propose, each of a whole node; none where a stage has room to grow in its node."""
+    known, is_whole = site.runtime.runs, site.tp >= site.profile.device.count > 1
+    return _MOST_STAGES if is_whole and (known is None or known.over_stages is not None) else 0
 
 
 def _sharing(site: Site) -> tuple[int, ...]:

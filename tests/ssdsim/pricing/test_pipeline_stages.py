@@ -276,3 +276,12 @@ def test_what_the_page_says_is_so() -> None:
     told = [f"{wide[1] / wide[0]:.2f}", f"{staged[1] / staged[0]:.2f}", f"{wide[1]:.0f}", f"{staged[1]:.0f}"]
     said = "make {} times AR's tokens with SD at TP 8, {} times at TP 4 with two stages (but {} and {} tokens/s a user)"
     assert said.format(*told) in page
+
+
+@pytest.mark.parametrize(("engine", "told"), [("vllm", True), ("kernels", True), ("ssd-engine", False)])
+def test_a_model_too_large_for_a_node_is_told_the_stages_that_have_room(engine: str, told: bool) -> None:
+    at: dict[str, Any] = {"target": "deepseek-r1", "hardware": "h100-sxm", "tp": 8, "b": 4, "strategies": ("ar",)}
+    with pytest.raises(DoesNotFit) as refusal:
+        configure(**at, engine=engine)
+    assert ("--pp 2 --pp-link rdma" in str(refusal.value)) is told
+    assert configure(**at, engine=engine, pp=2, pp_link="rdma").scenarios["ar"].gpus == 16
