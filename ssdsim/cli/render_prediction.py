@@ -290,7 +290,8 @@ def _print_notes(prediction: Prediction, out: Console) -> None:
     caching = [e for e in prediction.estimates.values() if e.p_hit is not None]
     for e in caching:
         whose = f"{title_of(e.strategy)}: " if len(caching) > 1 else ""
-        together = f", all {e.batch} hit in {e.p_all_hit:.1%} of rounds" if e.batch > 1 else ""
+        of_pass = configuration.scenarios[e.strategy].in_a_pass
+        together = f", all {of_pass} hit in {e.p_all_hit:.1%} of rounds" if of_pass > 1 else ""
         print_labelled(out, UNLABELLED, f"{whose}hit rate {e.p_hit:.3f}{together}", "dim")
         paper = e.paper_tokens_per_second
         if paper is not None and abs(float(paper) / float(e.tokens_per_second) - 1.0) > 0.005:

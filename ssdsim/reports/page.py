@@ -166,7 +166,8 @@ def _hit_rates(study: Study) -> list[str]:
     several, said = len(study.caching) > 1, []
     for scenario in study.caching:
         e = study.prediction.estimates[scenario.strategy.name]
-        together = f"; all {e.batch} hit in {e.p_all_hit:.1%} of rounds" if e.batch > 1 else ""
+        of_pass = scenario.in_a_pass
+        together = f"; all {of_pass} hit in {e.p_all_hit:.1%} of rounds" if of_pass > 1 else ""
         said.append(f"Hit rate{f' of {scenario.strategy.title}' if several else ''} {e.p_hit:.3f}{together}.")
     return said
 
