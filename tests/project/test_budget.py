@@ -15,13 +15,8 @@ BUDGETS = {
     # Watts of a deployment.
     # Degrees that share a cache.
     # Flags of stages.
-    # Switches of how engines test drafts; one rule for recommend and export, the command for all loads, who keeps up.
-    # GPUs of two kinds; the gain of C is over the best without it.
-    # Watts of a deployment.
-    # Degrees that share a cache.
-    # Flags of stages.
     # Switches of how engines test drafts.
-    "ssdsim/advise": (5_166, 22),
+    "ssdsim/advise": (4_599, 20),
     # Each at its own best, at many points at once; how sure, where it turns, each C; arguments of Python's calls.
     # Joules, from a replay that counts steps.
     # Where else a draft would do as well.
@@ -40,17 +35,8 @@ BUDGETS = {
     # The next command keeps the context and the acceptance; why SSD is not in a table of all strategies.
     # The rule of acceptance.
     # GPUs of all stages.
-    # Ctrl-C while modules load; sLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
-    # GPUs of two kinds.
-    # Joules.
-    # A card that stays idle.
-    # Signals at the very end.
-    # How prompts are processed, and why.
-    # The next command keeps the context and the acceptance; why SSD is not in a table of all strategies.
-    # The rule of acceptance.
-    # GPUs of all stages.
-    # Ctrl-C while modules load; a rival at no point of a sweep.
-    "ssdsim/cli": (5_004, 31),
+    # Ctrl-C while modules load.
+    "ssdsim/cli": (4_952, 30),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
@@ -84,7 +70,7 @@ BUDGETS = {
     # The link to a draft by its name.
     # Stages, their link, what engines lack on them.
     # Versions that have what a stated one is too old for.
-    "ssdsim/question": (4_453, 23),
+    "ssdsim/question": (4_450, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
@@ -92,10 +78,8 @@ BUDGETS = {
     "ssdsim/reports": (5_620, 30),
     # What a look at a slot finds in the long run.
     # Microbatches.
-    # Rounds without drafts, where speculation was switched off; what a look at a slot finds in the long run.
-    # Microbatches.
     # Rounds without drafts, where speculation was switched off.
-    "ssdsim/rounds": (1_319, 6),
+    "ssdsim/rounds": (1_296, 6),
     # Numbers of a run that are none; no link out of a folder, no folder of what is refused.
     # Headers in place of weights.
     # No lock that is left.
@@ -112,14 +96,8 @@ BUDGETS = {
     # PEARL's gamma as engines choose it, and what that loses to the best.
     # No rule of acceptance is described for trees.
     # A draft that serves microbatches; a tree over stages.
-    # A floor of acceptance; no rule of acceptance is described for trees; saguaro's C, targets out of step, MineDraft's clock, Domino.
-    # Devices of two kinds.
-    # SSD's draft on its target's device.
-    # PEARL's gamma as engines choose it, and what that loses to the best.
-    # No rule of acceptance is described for trees.
-    # A draft that serves microbatches; a tree over stages.
     # A floor of acceptance; no rule of acceptance is described for trees.
-    "ssdsim/strategies": (5_758, 36),
+    "ssdsim/strategies": (5_700, 36),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     # Rules of acceptance, with what was published of them.
     # Trees by number, and what a draft made of each.
@@ -145,9 +123,8 @@ BUDGETS = {
     # A file that says that the hub is offline.
     "calibration/pairs": (3_500, 19),
     # Versions, mixed passes; which rows tell a number or a version, and where a fit ends.
-    # Rows of a version that the card knows; versions, mixed passes; which rows tell a number or a version, and where a fit ends.
     # Rows of a version that the card knows.
-    "calibration/runtimes": (1_154, 5),
+    "calibration/runtimes": (1_144, 5),
     # What a calibration is for where nobody says it; whether the latency was timed.
     # Launches that a table does not show.
     # Blocks of sparse attention, of tokens and of blocks; blocks of compressed attention.
