@@ -169,7 +169,7 @@ class RowTable(Record, eq=False):
 
     Up to ``captured`` rows an engine runs the next larger of ``rows``, which it has captured: times are a staircase.
     Beyond they are linear between ``rows``. ``work`` is a pass over so many rows; None without hardware. Rounds have
-    every ``stride``-th number of them.
+    every ``stride``-th number of them. Of a step ``of_passes`` they are numbers of passes in a row.
     """
 
     least: int
@@ -179,6 +179,7 @@ class RowTable(Record, eq=False):
     captured: int = 0
     work: Callable[[int], Pass] | None = None
     stride: int = 1
+    of_passes: bool = False
 
     def at(self, rows: FloatOrArray) -> Array:
         """Seconds of passes over so many rows."""

@@ -103,7 +103,7 @@ def _seconds(rows: ScenarioTable) -> dict[str, Array]:
 
 def _seconds_over(rows: ScenarioTable, of_known: Sequence[Changes]) -> dict[str, Array]:
     """Each step's duration, a row a scenario, in one column or, where inputs of tokens move prices, in one a change."""
-    if not rows.strategy.ragged:
+    if all(price.again is None for price in rows.prices):
         return {name: column[:, None] for name, column in _seconds(rows).items()}
     each = list(zip(rows.price_of.tolist(), rows.known_of.tolist(), strict=True))
     over = {pair: rows.prices[pair[0]].over(of_known[pair[1]]) for pair in dict.fromkeys(each)}
@@ -183,7 +183,7 @@ class DrawnRates:
             return at_values * factor
         over_draws = [tile(each.over_ranges(self.errors), self.errors.draws) for each in rows.known]
         over_ranges = select(stack(over_draws, rows.strategy.free_running), rows.known_of)
-        over_s = self._over_ranges(rows, seconds) if rows.strategy.ragged else seconds
+        over_s = self._over_ranges(rows, seconds) if any(price.again for price in rows.prices) else seconds
         return self._under(rows, over_s, over_ranges) * factor
 
     def _over_ranges(self, rows: ScenarioTable, seconds: Mapping[str, Seconds]) -> Mapping[str, Seconds]:

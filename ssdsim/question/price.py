@@ -151,7 +151,7 @@ def _check_stages(strategy: Strategy, drafter: Drafter) -> None:
 
 def _again(settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> Repricer | None:
     """The repricer of a strategy with ragged rows; None for others, whose prices read no token input."""
-    if not strategy.ragged:
+    if not strategy.is_ragged(settings):
         return None
     return Repricer(strategy, site, drafter, settings.plain, frozenset(settings.reads or settings))
 

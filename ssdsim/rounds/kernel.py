@@ -308,6 +308,14 @@ class ChosenRows(Kernel, kw_only=True):
     budget: int | None
 
 
+class GatedDrafts(Kernel, kw_only=True):
+    """The literal rule of a kernel that is its mean: a draft ends at the first confidence below ``least``."""
+
+    rates: tuple[float, ...]
+    concentration: float
+    least: float
+
+
 class ByState(Kernel, kw_only=True):
     """A sequence's ``rows`` in the pass of a round follow from the state in which the round begins."""
 

@@ -18,7 +18,7 @@ from ssdsim.rounds.drawn import (
     SteppedOutcomes,
     WalkedOutcomes,
 )
-from ssdsim.rounds.kernel import AGAIN, POST, PRE, ByState, ChosenRows, Kernel, Mix, Retried, Tokens
+from ssdsim.rounds.kernel import AGAIN, POST, PRE, ByState, ChosenRows, GatedDrafts, Kernel, Mix, Retried, Tokens
 from ssdsim.rounds.outcomes import LOW, STATE, Draws, OutcomeBlock, OutcomeSource, rounds_to_run_in, steps_one_by_one
 from ssdsim.tokens.confidence import drawn_confidences
 
@@ -43,6 +43,8 @@ def _source(
 ) -> OutcomeSource:
     if isinstance(tokens, ChosenRows):
         return ChosenOutcomes(tokens, batch, seed)
+    if isinstance(tokens, GatedDrafts):
+        return GatedOutcomes(tokens, batch, seed)
     if isinstance(tokens, Retried):
         return RetriedOutcomes(tokens, batch, seed)
     drawn = _drawn(tokens, batch, seed, lanes, long_run)
@@ -96,6 +98,33 @@ class ChosenOutcomes(Buffered):
         likeliest = -np.sort(-seen.reshape(len(seen), -1), axis=1)
         tokens = self._batch + np.cumsum(np.pad(likeliest, ((0, 0), (1, 0))), axis=1)
         return np.asarray(np.argmax(tokens / self._rule.seconds, axis=1))
+
+
+class GatedOutcomes(Buffered):
+    """Rounds whose drafts end at a token of little confidence, with the rows and the draft's passes of each."""
+
+    _chunk_draws = 1 << 14
+
+    def __init__(self, rule: GatedDrafts, batch: int, seed: np.random.SeedSequence) -> None:
+        super().__init__(rule, batch)
+        self._rule, self._batch = rule, batch
+        self._random = np.random.default_rng(seed)
+        self._counted = np.empty((2, 0), dtype=np.int64)
+
+    def block(self, rounds: int) -> OutcomeBlock:
+        block = super().block(rounds)
+        (rows, passes), self._counted = self._counted[:, :rounds], self._counted[:, rounds:]
+        return replace(block, rows=rows, passes=passes)
+
+    def _chunk(self, rounds: int) -> Draws:
+        rule = self._rule
+        now = drawn_confidences(rule.rates, rule.concentration, (rounds, self._batch), self._random)
+        proposed = np.cumprod(now >= rule.least, axis=2)
+        accepted = np.cumprod(proposed * (self._random.random(now.shape) < now), axis=2).sum(axis=2)
+        lengths = proposed.sum(axis=2)
+        passes = np.minimum(lengths.max(axis=1) + 1, len(rule.rates))
+        self._counted = np.concatenate([self._counted, [self._batch + lengths.sum(axis=1), passes]], axis=1)
+        return np.asarray((1 + accepted).T, dtype=np.uint32)
 
 
 class RowsByState:

@@ -30,7 +30,7 @@ class OutcomeBlock(Record):
 
     ``first[i]`` is the state in which its first round begins; a later one begins where the one before led to, or, where
     requests end, as ``begun[i, t]`` says. ``most_accepted`` is what a round of alike sequences may accept. ``rows[t]``
-    are the rows of the batch that round t verifies; None where all rounds have as many.
+    are the rows of the batch that round t verifies, ``passes[t]`` its draft's passes; None where all have as many.
     """
 
     states: tuple[str, ...]
@@ -39,6 +39,7 @@ class OutcomeBlock(Record):
     begun: NDArray[np.uint32] | None = None
     most_accepted: int = 0
     rows: NDArray[np.int64] | Array | None = None
+    passes: NDArray[np.int64] | None = None
 
     @property
     def batch(self) -> int:
@@ -71,7 +72,8 @@ class OutcomeBlock(Record):
     def until(self, rounds: int) -> OutcomeBlock:
         """The first so many rounds."""
         rows = None if self.rows is None else self.rows[:rounds]
-        return OutcomeBlock(self.states, self.draws[:, :rounds], self.first, rows=rows)
+        passes = None if self.passes is None else self.passes[:rounds]
+        return OutcomeBlock(self.states, self.draws[:, :rounds], self.first, rows=rows, passes=passes)
 
     def leads_to(self, state: str) -> NDArray[np.bool_]:
         """Tell whether each sequence ends each round in ``state``, shape ``(b, rounds)``."""

@@ -10,7 +10,7 @@ import numpy as np
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number, Whole
-from ssdsim.base.option import Group, Option
+from ssdsim.base.option import Option
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.occupancy import DoesNotFit
@@ -19,6 +19,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import ChosenRows, Kernel, Tokens
 from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
 from ssdsim.strategies.protocols.axes import LookaheadAxis
+from ssdsim.strategies.protocols.gate import CONFIDENCE_SPREAD
 from ssdsim.strategies.protocols.strategy import own_lookahead
 from ssdsim.tokens.acceptance import rates_of
 from ssdsim.tokens.confidence import accepted_pmf, best_rows
@@ -65,15 +66,7 @@ class Adaptive(Alternate):
             default_note="those of the most tokens/s",
             symbol="n",
         ),
-        Option(
-            name="confidence_spread",
-            kind=Number(1e6),
-            default=2.8,
-            about="a + b of the Beta of a drafter's confidences: 0.05 knows the outcome, 1000 knows nothing",
-            axis="spread of confidences s",
-            groups=(Group.ACCEPTANCE,),
-            plausible=(1.8, 5.0),
-        ),
+        CONFIDENCE_SPREAD,
         Option(
             name="adaptive_lag",
             kind=Whole(least=0, most=_OLDEST),

@@ -21,6 +21,7 @@ from ssdsim.rounds.kernel import OFF, Kernel, Tokens, switched_off, tokens_of
 from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
 from ssdsim.strategies.protocols.axes import LOOKAHEAD, SAGUARO
+from ssdsim.strategies.protocols.gate import OPTIONS, Gate
 from ssdsim.strategies.protocols.hits import SAGUARO_C, fan_out_of, now_and_then
 from ssdsim.strategies.protocols.shared import (
     SHARED_DRAFT_OPTIONS,
@@ -31,6 +32,7 @@ from ssdsim.strategies.protocols.shared import (
     in_each_way,
 )
 from ssdsim.strategies.protocols.strategy import own_lookahead
+from ssdsim.tokens.accepted import Accepted
 from ssdsim.tokens.saguaro import scale_of
 
 _SD_K = own_lookahead(name="sd_k", about="SD's own lookahead", axis="SD's lookahead (tokens)", section=Section.START)
@@ -63,7 +65,7 @@ class Speculative(Alternate):
     staged = True
     in_columns = True
     searched = (PLACES, TARGETS_AXIS, LOOKAHEAD, replace(SAGUARO, strategy="sd"))
-    options = (_SD_K, SD_DRAFT, SAGUARO_C, _FLOOR, *SHARED_DRAFT_OPTIONS)
+    options = (_SD_K, SD_DRAFT, SAGUARO_C, _FLOOR, *OPTIONS, *SHARED_DRAFT_OPTIONS)
     plain_steps = (DECODE, SAMPLE_ALONE)
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
@@ -81,9 +83,9 @@ class Speculative(Alternate):
             settings.settle("sd_draft", "separate", "a draft of several targets is on none of their devices")
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
-        scale = scale_of(settings)
-        drafting = settings if scale is None else scale.accepting(settings, fan_out_of(settings))
-        accepted = drafter.accepted(drafting, settings["sd_k"])
+        gated, accepted = _gate(settings, drafter), _accepted(settings, drafter)
+        if gated is not None:
+            return Kernel.of_tokens(gated.accepted_pmf)
         proposed = drafter.proposes(settings, settings["sd_k"])
         alike = proposed.share in (0.0, 1.0)
         tokens = tokens_of(accepted, Kernel.of_tokens if alike else lambda pmf: _now_and_then(pmf, proposed))
@@ -93,11 +95,21 @@ class Speculative(Alternate):
         drafted = max(proposed.share * proposed.tokens, _SOME)
         return switched_off(tokens, (tokens.averages.tokens_per_round - 1.0) / drafted < floor - _SOME)
 
+    def drawn_from(self, tokens: Tokens, settings: Settings, steps: Mapping[str, Step], drafter: Drafter) -> Tokens:
+        gated = _gate(settings, drafter)
+        return tokens if gated is None else gated.drawn(tokens)
+
+    def is_ragged(self, settings: Mapping[str, Any]) -> bool:
+        return bool(settings["draft_p_min"])
+
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
         apart = is_apart(site.options, drafter)
         drafting = drafting_at(site, self.options) if apart else site
         draft = Step("draft", speculate(drafting, drafter, k, beside=not apart))
+        gated = _gate(site.options, drafter)
+        if gated is not None:
+            return self.round_steps(site, drafter, gated.draft(draft, int(site.options["b"])), gated.verify(site))
         proposed = drafter.proposes(site.options, k)
         verify = site.mixed_step("verify", (1 + proposed.tokens, 1), proposed.share)
         steps = self.round_steps(site, drafter, draft, verify)
@@ -119,6 +131,8 @@ class Speculative(Alternate):
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
         if options["acceptance_floor"] is not None:
             return "ranks draft in every round: --acceptance-floor is priced only"
+        if options["draft_p_min"]:
+            return "ranks draft K tokens: --draft-p-min is priced only"
         return cannot_share(self.options, options, caches=False)
 
 
@@ -142,6 +156,20 @@ class Paused(Speculative):
         steps = self.round_steps(site, drafter, Step("draft", synced), site.verify_step("decode", 1))
         nothing_told = Step("communicate")
         return {**steps, "sample": site.sampling_step(speculates=False), "speculation": nothing_told}
+
+
+def _gate(options: Mapping[str, Any], drafter: Drafter) -> Gate | None:
+    """What ends drafts early; None, and no rate is read, where nothing does."""
+    if not options["draft_p_min"]:
+        return None
+    assert isinstance(options, Settings)
+    return Gate.of(options, drafter, _accepted(options, drafter))
+
+
+def _accepted(settings: Settings, drafter: Drafter) -> Accepted:
+    scale = scale_of(settings)
+    drafting = settings if scale is None else scale.accepting(settings, fan_out_of(settings))
+    return drafter.accepted(drafting, settings["sd_k"])
 
 
 def _may_be_off(me: Actor) -> Generator[Any, Any, None]:

@@ -85,6 +85,17 @@ def _convolved(one: Array, spectrum: Array) -> Array:
     return np.maximum(0.0, np.fft.irfft(np.fft.rfft(one, size) * spectrum, size)[:_CELLS])
 
 
+def passing(rates: Array, concentration: float, least: float) -> tuple[Array, Array]:
+    """P(a token's confidence is at least ``least``), and P(it is, and the token is accepted), by the tokens' rates."""
+    from scipy.special import betainc  # here, because predict must start fast
+
+    rates = np.asarray(rates, dtype=float)
+    a, b = np.maximum(rates * concentration, _TWO_VALUED), np.maximum((1.0 - rates) * concentration, _TWO_VALUED)
+    certain = np.minimum(rates, 1.0 - rates) * concentration < _TWO_VALUED
+    share = np.where(certain, rates if least > 0.0 else 1.0, 1.0 - betainc(a, b, least))
+    return share, np.where(certain, rates, rates * (1.0 - betainc(a + 1.0, b, least)))
+
+
 def drawn_confidences(
     rates: tuple[float, ...], concentration: float, shape: tuple[int, ...], random: np.random.Generator
 ) -> Array:

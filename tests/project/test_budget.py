@@ -78,8 +78,8 @@ BUDGETS = {
     "ssdsim/reports": (5_620, 30),
     # What a look at a slot finds in the long run.
     # Microbatches.
-    # Rounds without drafts, where speculation was switched off.
-    "ssdsim/rounds": (1_296, 6),
+    # Rounds without drafts, and with drafts that end early.
+    "ssdsim/rounds": (1_335, 6),
     # Numbers of a run that are none; no link out of a folder, no folder of what is refused.
     # Headers in place of weights.
     # No lock that is left.
@@ -96,12 +96,12 @@ BUDGETS = {
     # PEARL's gamma as engines choose it, and what that loses to the best.
     # No rule of acceptance is described for trees.
     # A draft that serves microbatches; a tree over stages.
-    # A floor of acceptance; no rule of acceptance is described for trees.
-    "ssdsim/strategies": (5_700, 36),
+    # Drafts that end early, and a floor of acceptance.
+    "ssdsim/strategies": (5_860, 37),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     # Rules of acceptance, with what was published of them.
     # Trees by number, and what a draft made of each.
-    "ssdsim/tokens": (3_490, 22),
+    "ssdsim/tokens": (3_499, 22),
     # Names of checkpoints, activations of a device; a GRU after a block.
     # Headers of GGUF files.
     # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.

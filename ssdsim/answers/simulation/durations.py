@@ -71,8 +71,9 @@ class StepStreams:
 
     def over(self, name: str, outcomes: OutcomeBlock) -> Array:
         """The durations of a step with a table, a round each."""
-        assert outcomes.rows is not None
-        return self.tables[name].at(outcomes.rows)
+        counted = outcomes.passes if self.tables[name].of_passes else outcomes.rows
+        assert counted is not None
+        return self.tables[name].at(counted)
 
 
 def _seed_of(name: str, seed: np.random.SeedSequence) -> np.random.SeedSequence:

@@ -91,6 +91,10 @@ class Strategy(ABC):
 
     # from options to what they mean
 
+    def is_ragged(self, settings: Mapping[str, Any]) -> bool:
+        """Tell whether its passes are ``ragged`` with these settings."""
+        return self.ragged
+
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
         """Settings to choose the faster of, where a word such as ``auto`` leaves a choice; else ``settings``."""
         return (settings,)
