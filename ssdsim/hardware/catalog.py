@@ -18,7 +18,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.files import while_unchanged
 from ssdsim.hardware.profile import HardwareProfile, load_profile
 from ssdsim.transformer.card import Transformer, transformer_shaped
-from ssdsim.transformer.checkpoint_names import CheckpointName, kept_in
+from ssdsim.transformer.checkpoint_names import OF_CONFIGS, CheckpointName, kept_in
 
 if TYPE_CHECKING:
     from ssdsim.transformer.gguf import GgufHeader
@@ -102,7 +102,7 @@ _ALSO_CALLED = {"a100-80gb": "a100-sxm"}  # beside one of another memory, whose 
 def transformer_called(name: str) -> Transformer | None:
     """The card that a name means to :func:`find_transformer`, which a file or a server says: no file is looked for."""
     name = full_transformer_name(name)
-    return _bundled(name) or _served(_alias(name)) or _ending(name)
+    return _of_config(name) or _bundled(name) or _served(_alias(name)) or _ending(name)
 
 
 def is_bundled_transformer(name: str) -> bool:
@@ -121,9 +121,20 @@ def find_transformer(name: str | Path) -> Transformer:
     InputError : no such card, or a file that is not a valid card.
     """
     name = full_transformer_name(text("a transformer", name))
-    if (card := _named(name) or _ending(name)) is None:
+    if (card := _of_config(name) or _named(name) or _ending(name)) is None:
         raise InputError(f"{name}: no such file") if name.endswith(_GGUF) else TRANSFORMERS.unknown(name, _alias(name))
     return card
+
+
+@lru_cache(maxsize=64)
+def _of_config(name: str) -> Transformer | None:
+    """The card of a checkpoint whose config says more than its name."""
+    known = OF_CONFIGS.get(name.lower())
+    card = None if known is None or exists(name) else TRANSFORMERS.bundled(CheckpointName.of(name).model)
+    if known is None or card is None:
+        return None
+    weights, kv_dtype = known
+    return card.changed(weights=weights, kv_dtype=kv_dtype, checkpoint=name)
 
 
 def _named(name: str) -> Transformer | None:
@@ -198,6 +209,8 @@ def transformer_meant(name: str) -> str:
     if is_gguf(name):
         loaded = find_transformer(name)
         return f"{loaded.name} with weights in {loaded.precision().weights}"
+    if (of_config := _of_config(name)) is not None:
+        return f"{of_config.name} with weights in {of_config.precision().weights}"
     if full != name or Path(name).suffix in (".toml", ".json") or _named(name) or (card := _ending(name)) is None:
         return full
     said = format_named(name)
@@ -207,6 +220,8 @@ def transformer_meant(name: str) -> str:
 @lru_cache(maxsize=256)
 def format_named(name: str) -> str | None:
     """The format of the weights that a checkpoint's name says; None where it says none, or names a card."""
+    if (of_config := _of_config(name)) is not None:
+        return of_config.precision().weights
     if _named(name) is not None or (card := _ending(name)) is None:
         return None
     return CheckpointName.of(name).format_of(TRANSFORMERS.find(card.name))

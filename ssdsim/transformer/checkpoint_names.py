@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from ssdsim.base.record import Record
 from ssdsim.transformer.card import Transformer, Weights
 from ssdsim.transformer.operations import DTYPES
+from ssdsim.transformer.precision import KvDType
 
 _FP8 = "fp8"
 _GGUF = {r"i?q4(?:-(?:[01klms]|x[lsx]+|nl))*": "int4", r"q8(?:-(?:[0k]|xl))+": "int8"}
@@ -33,6 +35,24 @@ _ENDINGS = {
 _SAME_SHAPE = {"deepseek-v3.1": "deepseek-v3", "qwen3.8-27b": "qwen3.5-27b"}
 _SCALES_OF_MATRICES = ("nvidia", "redhatai", "neuralmagic", "amd", "meta-llama")
 """Whose FP8 has a scale a matrix or a row, whatever the model's makers do."""
+
+
+_EXPERTS = Weights(experts="nvfp4")
+_BESIDE_BLOCKS = Weights(attention="float8-block", mlp="float8-block", experts="nvfp4")
+_BLOCKS = Weights(attention="float8-block", mlp="float8-block", experts="float8-block")
+_ALL_NVFP4 = Weights(attention="nvfp4", mlp="nvfp4")
+OF_CONFIGS: Mapping[str, tuple[Weights, KvDType | None]] = {
+    "nvidia/deepseek-v3.2-nvfp4": (Weights(attention_out="nvfp4", mlp="nvfp4", experts="nvfp4"), "float8"),
+    **dict.fromkeys(("nvidia/deepseek-v4-flash-nvfp4", "nvidia/deepseek-v4-pro-nvfp4"), (_BESIDE_BLOCKS, "float8")),
+    **dict.fromkeys(("nvidia/glm-5.2-nvfp4", "nvidia/qwen3.5-397b-a17b-nvfp4"), (_EXPERTS, "float8")),
+    "nvidia/llama-3.1-70b-instruct-fp8": (Weights(attention="float8", mlp="float8"), "float8"),
+    "nvidia/minimax-m2.5-nvfp4": (Weights(mlp="nvfp4", experts="nvfp4"), "float8"),
+    "nvidia/minimax-m3-nvfp4": (_BESIDE_BLOCKS, None),
+    "nvidia/qwen3-235b-a22b-nvfp4": (_ALL_NVFP4, "float8"),
+    **dict.fromkeys(("sgl-project/deepseek-v4-flash-fp8", "sgl-project/deepseek-v4-pro-fp8"), (_BLOCKS, "float8")),
+    "zai-org/glm-5.2": (Weights(), None),
+}
+"""Formats of weights and cache that the configs of checkpoints say where their names do not tell all of it."""
 
 
 class CheckpointName(Record):

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import find_transformer, format_named, transformer_meant, transformer_names
 from ssdsim.question.configuration import configure
-from ssdsim.transformer.checkpoint_names import CheckpointName
+from ssdsim.transformer.checkpoint_names import OF_CONFIGS, CheckpointName
 from ssdsim.transformer.operations import QUANTISED_BYTES
 from tests.refusals import refused
 
@@ -40,6 +40,34 @@ def test_a_checkpoints_name_says_its_card_and_its_format(said: str, card: str, k
     assert format_named(said) == kept
     assert found.precision() == base.precision(kept)
     assert found.parameters_by_part == base.parameters_by_part
+
+
+@pytest.mark.parametrize(
+    ("said", "attention", "experts", "cache"),
+    [
+        ("sgl-project/DeepSeek-V4-Pro-FP8", "float8-block", "float8-block", "float8"),
+        ("nvidia/DeepSeek-V4-Flash-NVFP4", "float8-block", "nvfp4", "float8"),
+        ("nvidia/DeepSeek-V3.2-NVFP4", "bfloat16", "nvfp4", "float8"),
+        ("nvidia/GLM-5.2-NVFP4", "bfloat16", "nvfp4", "float8"),
+        ("nvidia/MiniMax-M3-NVFP4", "float8-block", "nvfp4", "bfloat16"),
+        ("zai-org/GLM-5.2", "bfloat16", "bfloat16", "bfloat16"),
+        ("zai-org/GLM-5.2-FP8", "float8-block", "float8-block", "bfloat16"),
+    ],
+)
+def test_a_checkpoint_whose_config_says_more_than_its_name_is_read_as_that(
+    said: str, attention: str, experts: str, cache: str
+) -> None:
+    """Which parts are quantised, and the cache, are the makers' choice: the name says neither."""
+    found = find_transformer(said).precision()
+    assert (found.of("attention"), found.of("experts"), found.kv) == (attention, experts, cache)
+    assert found.lm_head == "bfloat16"
+    assert format_named(said) in (None, found.weights)
+
+
+def test_every_checkpoint_that_is_known_by_its_config_has_a_card() -> None:
+    for said in OF_CONFIGS:
+        assert find_transformer(said).checkpoint == said
+        assert find_transformer(said.upper()).precision() == find_transformer(said).precision()
 
 
 @pytest.mark.parametrize("kept", QUANTISED_BYTES)
