@@ -70,6 +70,7 @@ from ssdsim.transformer.operations import (
     Operation,
     PrefillAttention,
 )
+from ssdsim.transformer.precision import FORMATS
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep, Rule
 from ssdsim.transformer.sparse import Indexer, PrefillSparse, SparseAttention
 
@@ -109,6 +110,9 @@ _DTYPE_FIELDS = ("dtype", "activations", "kv_dtype", "projections")
 
 OF_ENGINES = ("indexer", "sparse_attention", "block_choice", "block_attention")
 """Fields whose models are by engine first."""
+_RARE = (*OF_ENGINES, "latent", "compressed", "hyper_connection")
+_PARTS = ("attention", "indexer", "pre", "post")
+"""Of layers with compressed caches and of streams between layers."""
 
 _NAMED: dict[str, tuple[str, ...]] = {"collectives": (), "links": ("link",)}
 """What models of a field are called where it is not its name."""
@@ -452,13 +456,13 @@ def provenance_summary(
     windows: bool = False,
     exchanges: bool = False,
     rules: Set[Rule] = frozenset(),
-    chosen: Set[str] = frozenset(),
+    rare: Set[str] = frozenset(),
 ) -> str:
     """The timings that a placement reads, by the kind of their provenance, with held-out median errors.
 
     ``dtypes`` are of weights, activations and caches; timings in a quantised one are told by its name. ``experts``
     and ``windows``: a model has some; ``exchanges``: all-to-alls bring tokens to their experts, or outputs
-    together; ``rules``: of models' recurrent layers; ``chosen``: the fields of models that choose what they attend to.
+    together; ``rules``: of models' recurrent layers; ``rare``: the fields that few models read, of those that are read.
     """
     unread = {"prefill_attention", "prefill_recurrence"}  # by passes that decode
     some = {"experts": experts, "attention_windowed": windows, "all_to_all": exchanges, "convolution": bool(rules)}
@@ -467,13 +471,15 @@ def provenance_summary(
     origins: dict[str, set[str]] = defaultdict(set)
     for name, model in profile.models().items():
         what, _, variant = name.partition(":")
-        if what in unread:
+        if what in unread or (what in _RARE and what not in rare):
             continue
-        if what in OF_ENGINES:
-            engine, *formats = variant.split(":")
-            if what not in chosen or engine != engine_read(profile, what)[0] or not dtypes.issuperset(formats):
-                continue
-            variant = formats[-1]
+        of_engine = [engine_read(profile, what)[0]] if what in OF_ENGINES else []
+        parts = variant.split(":") if what in _RARE else []
+        formats = [part for part in parts if part in FORMATS]
+        if parts and (parts[0].startswith("prefill") or not {*parts} <= {*dtypes, *of_engine, *_PARTS}):
+            continue
+        if parts:
+            what, variant = " ".join((what, *(part for part in parts if part in _PARTS))), (formats or [""])[-1]
         elif variant and variant not in {*dtypes, *rules, str(ranks)}:
             continue
         source = profile.sources[model.source]

@@ -172,8 +172,8 @@ class Configuration(Displayable, Record):
         cards = (site.target, site.draft)
         experts, windows = any(card.experts for card in cards), any(card.window for card in cards)
         rules = frozenset([card.recurrent.rule for card in cards if card.recurrent])
-        exchanges, chosen = site.data_parallel or site.dcp > 1, site.target.sparse_steps | site.draft.sparse_steps
-        read = (experts, windows, exchanges, rules, chosen)
+        exchanges, rare = site.data_parallel or site.dcp > 1, site.target.rare_steps | site.draft.rare_steps
+        read = (experts, windows, exchanges, rules, rare)
         own = {name: p.of_engine(site.runtime.engine) for name, p in profiles.items()}
         said = {name: provenance_summary(p, dtypes, site.tp, *read) for name, p in own.items()}
         for link in (site.network, site.between_stages):

@@ -183,10 +183,16 @@ class Transformer(Card):
         return self.mixers - self.recurrent_layers
 
     @property
-    def sparse_steps(self) -> frozenset[str]:
-        """The kinds of operations that choose what it attends to, and that attend to it."""
-        steps = ("indexer", "sparse_attention") if self.sparse else ()
-        return frozenset((*steps, "block_choice", "block_attention") if self.block_sparse else steps)
+    def rare_steps(self) -> frozenset[str]:
+        """The kinds of operations of its layers that few models have: of choices, of latent or compressed caches."""
+        kinds = (
+            (self.sparse, ("indexer", "sparse_attention")),
+            (self.block_sparse, ("block_choice", "block_attention")),
+            (self.latent and not self.sparse, ("latent",)),
+            (self.compressed, ("compressed",)),
+            (self.streams > 1, ("hyper_connection",)),
+        )
+        return frozenset(name for there, names in kinds if there for name in names)
 
     @property
     def windowed_layers(self) -> int:

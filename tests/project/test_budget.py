@@ -48,8 +48,8 @@ BUDGETS = {
     # Rounds of hybrids that no row tells.
     # Published links between machines.
     # What an engine drafts with over stages.
-    # What of an engine is newer than a version.
-    "ssdsim/hardware": (5_130, 24),
+    # What of an engine is newer than a version; checkpoints by their configs, and timings that few models read.
+    "ssdsim/hardware": (5_150, 24),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
@@ -108,7 +108,7 @@ BUDGETS = {
     # Compressed attention's layers and operations, streams, and the configs of three families.
     # What engines keep from caches; how far layers see.
     # Attention of devices that share a cache, and what they exchange.
-    "ssdsim/transformer": (4_985, 23),
+    "ssdsim/transformer": (5_012, 23),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_390, 7),
     # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.

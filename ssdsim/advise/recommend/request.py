@@ -120,7 +120,7 @@ def provenance(request: SearchRequest) -> list[dict[str, str]]:
     exchanges = options["attention"] == DATA_PARALLEL or options["dcp"] > 1
     rules = {card.recurrent.rule for card in cards if card.recurrent}
     kinds = any(card.experts for card in cards), any(card.window for card in cards)
-    read = (*kinds, exchanges, rules, frozenset().union(*(card.sparse_steps for card in cards)))
+    read = (*kinds, exchanges, rules, frozenset().union(*(card.rare_steps for card in cards)))
     return [{"profile": name, "summary": provenance_summary(p, dtypes, most, *read)} for name, p in profiles.items()]
 
 

@@ -11,6 +11,7 @@ from ssdsim.hardware.profile import OF_ENGINES, HardwareProfile, provenance_summ
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.hardware.what_if import scale
 from ssdsim.pricing.passes import cost_of_operations
+from ssdsim.question.configuration import configure
 from ssdsim.transformer.block_sparse import BlockAttention, BlockChoice
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.sparse import Indexer, PrefillSparse, SparseAttention, SparseStep, key_bytes, over_prompts
@@ -115,12 +116,31 @@ def test_an_engine_whose_kernels_nobody_timed_takes_others_and_says_so() -> None
 def test_an_answer_says_which_timings_it_read() -> None:
     profile, formats = find_hardware("h100-sxm"), {"bfloat16", "float8", "float8-block"}
     of_tokens = frozenset({"indexer", "sparse_attention"})
-    plain, vllm = provenance_summary(profile, formats, 8), provenance_summary(profile, formats, 8, chosen=of_tokens)
-    sglang = provenance_summary(profile.of_engine("sglang"), formats, 8, chosen=of_tokens)
+    plain, vllm = provenance_summary(profile, formats, 8), provenance_summary(profile, formats, 8, rare=of_tokens)
+    sglang = provenance_summary(profile.of_engine("sglang"), formats, 8, rare=of_tokens)
     assert not any(field in plain for field in OF_ENGINES)
     assert "sparse_attention float8-block" in vllm
     assert "block_" not in vllm
     assert sglang != vllm
+
+
+@pytest.mark.parametrize(
+    ("target", "hardware", "said"),
+    [
+        ("deepseek-v4-pro", "b200-sxm", ("compressed attention float8-block 3.9%", "hyper_connection pre 4.3%", "indexer float8-block")),
+        ("deepseek-r1", "h200-sxm", ("latent float8-block",)),
+        ("glm-5.2", "b200-sxm", ("indexer float8-block", "sparse_attention float8-block")),
+        ("qwen3-8b", "b200-sxm", ()),
+    ],
+)
+def test_an_answer_names_the_timings_of_the_attention_that_its_model_has(
+    target: str, hardware: str, said: tuple[str, ...]
+) -> None:
+    (told,) = configure(target=target, hardware=hardware, strategies=["ar"], tp=8).provenance
+    assert all(each in told["summary"] for each in said)
+    rare = ("latent", "compressed", "hyper_connection", "indexer", "sparse_attention")
+    assert {each for each in rare if each in told["summary"]} == {each.split()[0] for each in said}
+    assert "prefill" not in told["summary"]
 
 
 def test_what_was_not_timed_is_said() -> None:
