@@ -127,7 +127,11 @@ def test_an_answer_says_which_timings_it_read() -> None:
 @pytest.mark.parametrize(
     ("target", "hardware", "said"),
     [
-        ("deepseek-v4-pro", "b200-sxm", ("compressed attention float8-block 3.9%", "hyper_connection pre 4.3%", "indexer float8-block")),
+        (
+            "deepseek-v4-pro",
+            "b200-sxm",
+            ("compressed attention float8-block 3.9%", "hyper_connection pre 4.3%", "indexer float8-block"),
+        ),
         ("deepseek-r1", "h200-sxm", ("latent float8-block",)),
         ("glm-5.2", "b200-sxm", ("indexer float8-block", "sparse_attention float8-block")),
         ("qwen3-8b", "b200-sxm", ()),
