@@ -98,6 +98,8 @@ def _runs(runs: Runs) -> str:
     parts = [f"{title} with {', '.join(given)}" if given else title for title, given in drafted]
     parts += ["K by batch size"] if runs.k_by_batch else []
     parts += [f"decode context parallel with {titles(runs.dcp)}"] if runs.dcp else []
+    if (over := runs.over_stages) is not None:
+        parts.append("pipeline stages " + (f"with {', '.join(over)}" if over else "without speculation"))
     since = [f"{what}: {version}" for what, version in runs.since.items()]
     since += [f"{n.strategy} with {', '.join(n.drafters)}: {n.version} ({n.source})" for n in runs.newer]
     return f"{'; '.join(parts)} ({runs.source}{''.join(f'; {each}' for each in since)})"

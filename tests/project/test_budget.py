@@ -58,7 +58,6 @@ BUDGETS = {
     # Devices that share a cache.
     # Messages over the link of another profile.
     # Stages: a pass that crosses them, who waits for whom, what each holds.
-    # Stages: a pass that crosses them, who waits for whom, what each holds.
     "ssdsim/pricing": (2_269, 10),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.

@@ -176,7 +176,7 @@ class Cached(Strategy):
         )
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        targets, together = served_by(self.options, options)
+        targets, together = served_by(self.options, options) if drafter.needs_device else (1, False)
         return ahead(targets, together) if targets > 1 else {"target": _target, "draft": _draft}
 
 

@@ -150,7 +150,10 @@ def test_microbatches_are_as_even_as_sequences_allow(b: int, pp: int) -> None:
 
 
 @pytest.mark.parametrize("pp", [2, 4])
-@pytest.mark.parametrize(("name", "apart"), [("ar", {}), ("sd", {}), ("sd", {"sd_draft": "separate"}), ("ssd", {})])
+@pytest.mark.parametrize(
+    ("name", "apart"),
+    [("ar", {}), ("sd", {}), ("sd", {"sd_draft": "separate"}), ("ssd", {}), ("ssd", {"drafter": "ngram"})],
+)
 def test_closed_form_draws_and_events_agree(name: str, apart: dict[str, Any], pp: int) -> None:
     of = scenario(name, tp=1, pp=pp, b=6, hardware="h200-sxm", **apart)
     rates = [simulate(of, solver=solver, rounds=4000, seed=1).tokens_per_second.value for solver in ("mc", "des")]
