@@ -3,11 +3,9 @@
 ``import ssdsim`` is light: every name below is loaded when it is first used.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 
-TYPE_CHECKING = False  # checkers take it for True; typing's own would load typing before Ctrl-C is heard
+TYPE_CHECKING = False  # checkers take it for True; what loads typing and __future__ takes time before Ctrl-C is heard
 if TYPE_CHECKING:
     from typing import Any
 
@@ -61,7 +59,7 @@ _MODULES = ("figures",)
 __all__ = ["__version__", *_HOME]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name in _MODULES:
         return import_module(f"ssdsim.{name}")
     if name not in _HOME:

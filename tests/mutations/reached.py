@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import click
 from click.core import ParameterSource
 
-from tests.mutations.verbs import every_option, every_verb
+from tests.mutations.verbs import every_option, every_verb, verb_of
 
 
 @contextmanager
@@ -21,7 +21,8 @@ def watched() -> Iterator[set[tuple[str, str]]]:
     invoke = click.Command.invoke
 
     def noted(self: click.Command, ctx: click.Context) -> object:
-        if (verb := verbs.get(id(self))) is not None:
+        verb = verb_of(ctx.command_path.split()[1:]) or verbs.get(id(self))
+        if verb is not None:
             given = [name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
             found.update((verb, name) for name in (*given, ""))
         return invoke(self, ctx)
