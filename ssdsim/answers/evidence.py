@@ -61,7 +61,7 @@ def standing_text(each: TokenInput) -> str:
 
 
 _MAIN = ("alpha", "acceptance", "p_hit", "hit_c", "hit_curve")  # inputs of a first screen
-_RULE = "rule_odds"
+_RULE, _RULE_SAID = "rule_odds", "the rule multiplies the odds of acceptance by"
 
 
 def assumed(inputs: Sequence[TokenInput], seen: Mapping[str, tuple[float, float]]) -> dict[str, list[str]]:
@@ -71,15 +71,15 @@ def assumed(inputs: Sequence[TokenInput], seen: Mapping[str, tuple[float, float]
     """
     told: dict[str, dict[str, None]] = {}
     for each in [one for one in inputs if one.name in (*_MAIN, _RULE)] or inputs:
-        if each.name == _RULE:
-            value = range_text(each) if each.is_open else value_text(each)
-        elif each.what in seen and each.is_open:
-            value = "-".join(f"{end:.2g}" for end in seen[each.what])
-        else:
-            value = value_text(each)
-        what = each.what if each.name in _MAIN else ALL[each.name].axis
-        told.setdefault(_says_so(each), {})[f"{what} {value}"] = None
+        told.setdefault(_says_so(each), {})[_said(each, seen)] = None
     return {standing: [*values] for standing, values in told.items()}
+
+
+def _said(each: TokenInput, seen: Mapping[str, tuple[float, float]]) -> str:
+    drawn, digits = (each.within, 3) if each.name == _RULE else (seen.get(each.what), 2)
+    value = "-".join(f"{end:.{digits}g}" for end in drawn) if drawn and each.is_open else value_text(each)
+    named = _RULE_SAID if each.name == _RULE else each.what if each.name in _MAIN else ALL[each.name].axis
+    return f"{named} {value}"
 
 
 def _says_so(each: TokenInput) -> str:

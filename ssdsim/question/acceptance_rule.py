@@ -1,4 +1,4 @@
-"""``--acceptance-rule``: how many times the token rule's odds are those that a drafted token is accepted.
+"""``--acceptance-rule``: the factor by which a rule multiplies the odds that a drafted token is accepted.
 
 What is given or published of acceptance is taken as the token rule's: the rule comes on top of it. A pair may say that
 it was logged under another rule: its acceptance is then that rule's.
@@ -29,7 +29,7 @@ def settle_rule(settings: Settings) -> None:
     asked = settings["acceptance_rule"]
     if asked == TOKEN:
         if settings["rule_odds"] is not None:
-            raise InputError("--rule-odds has no effect with --acceptance-rule token, whose odds they are times")
+            raise InputError("--rule-odds has no effect with --acceptance-rule token (the odds are its own)")
         return
     _check_own_rule(settings, asked)
     rule = RULES.find(asked)
@@ -83,6 +83,6 @@ def rule_warnings(settings: Settings) -> Iterator[str]:
         return
     rule = RULES.find(settings["acceptance_rule"])
     if not rule.exact:
-        yield f"{rule.title} changes the answers: its speed is compared with exact rules', what it costs is not said"
+        yield f"{rule.title} changes the answers: how much is not said, and its speed is compared with exact rules'"
     if reason := _gains_nothing(settings, rule):
         yield f"{rule.title} gains nothing {reason}"

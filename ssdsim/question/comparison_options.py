@@ -163,11 +163,11 @@ ACCEPTANCE = (
     _acceptance(
         name="rule_odds",
         kind=Number(1e3, 1.0),
-        about="how many times the token rule's odds that a token is accepted, under --acceptance-rule",
-        axis="odds under the acceptance rule",
+        about="factor by which --acceptance-rule multiplies the odds that a drafted token is accepted",
+        axis="factor of the acceptance rule",
         default_note="what was published of the rule",
         groups=(Group.ACCEPTANCE,),
-        needs=Needs(("acceptance_rule",), "(whose odds they are)"),
+        needs=Needs(("acceptance_rule",), "(which multiplies the odds of acceptance by it)"),
     ),
     Option(
         name="output_tokens",
