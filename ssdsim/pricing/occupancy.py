@@ -232,12 +232,13 @@ def demand_of(
         cache_bytes = card.cache_bytes(held.tokens - own, own, sharing, precision.kv)
         cache_bytes += state_bytes(card, held, caching.states, sharing, precision)
     logit_bytes = branches * lookahead * card.vocab_size * DTYPE_BYTES[precision.activations] if logits else 0
-    fixed_bytes = card.weight_bytes(sharing, precision, tp) + caching.kept_bytes(card, sharing, precision)
+    weights_bytes = card.weight_bytes(sharing, precision, tp)
     if pp > 1:
         share = -(-card.layers // pp) / card.layers
-        fixed_bytes = _on_a_stage(card, fixed_bytes, share, sharing, precision)
+        weights_bytes = _on_a_stage(card, weights_bytes, share, sharing, precision)
         cache_bytes = math.ceil(share * cache_bytes)
-    return Demand(fixed_bytes, cache_bytes + logit_bytes, devices)
+    kept_bytes = caching.kept_bytes(card, sharing, precision)
+    return Demand(weights_bytes + kept_bytes, cache_bytes + logit_bytes, devices)
 
 
 def _on_a_stage(card: Transformer, weights_bytes: int, share: float, sharing: int, precision: Precision) -> int:

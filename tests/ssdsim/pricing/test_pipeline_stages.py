@@ -12,6 +12,7 @@ from site_generator.shown import PROJECT
 from ssdsim import configure, predict, recommend, simulate
 from ssdsim.advise.export.export import export
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.occupancy import DoesNotFit, demand_of
 from ssdsim.pricing.passes import cost_of_message, cost_of_operations
@@ -21,6 +22,7 @@ from ssdsim.pricing.step import Pass, Piece, Step
 from ssdsim.question.place import find_link
 from ssdsim.question.scenario import Scenario
 from ssdsim.serving.serve import serve
+from ssdsim.transformer.cache_memory import PLAIN
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import Collective
 from tests.refusals import refused
@@ -184,6 +186,15 @@ def test_a_stage_holds_its_layers_and_one_end_of_the_model() -> None:
     with refused("2", error=DoesNotFit):
         configure(**ASKED, strategies=("ar",), tp=1)
     assert scenario("ar", tp=1, pp=4).gpus == 4
+
+
+def test_what_an_engine_keeps_for_itself_it_keeps_on_every_device_whatever_layers_lie_there() -> None:
+    kept, caching = LLAMA.precision(), find_runtime("vllm").caching
+    own = caching.kept_bytes(LLAMA, 2, kept)
+    assert own > 2**30
+    for pp in (1, 2, 4):
+        bare, keeping = (demand_of(LLAMA, 2, 1000, 4, kept, pp=pp, caching=each) for each in (PLAIN, caching))
+        assert keeping.weights_bytes == bare.weights_bytes + own
 
 
 def test_gpus_are_those_of_all_stages() -> None:
