@@ -208,10 +208,8 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
 
 def _between_stages(settings: Settings) -> NamedLink | None:
     """The link between stages that are nodes of their own; None where one node has all."""
-    if (named := settings["pp_link"]) is None:
+    if settings["pp"] == 1 or (named := settings["pp_link"]) is None:
         return None
-    if settings["pp"] == 1:
-        raise InputError("--pp-link has no effect without --pp: one stage has no other to send to")
     return NamedLink(find_link(named, "pp_link"))
 
 

@@ -175,6 +175,7 @@ SITE = (
         about="link between stages that are nodes of their own: rdma, tcp, or as --draft-link",
         axis="link between stages",
         default_note="all stages in one node, over its link",
+        needs=Needs(("pp",), "(one stage has no other to send to)"),
     ),
     machine_choice(
         name="attention",

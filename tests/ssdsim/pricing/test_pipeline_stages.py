@@ -262,8 +262,11 @@ def test_stages_in_nodes_of_their_own_send_over_the_link_that_is_named() -> None
     assert scenario("ar", tp=8, pp=4, **link).gpus == 32
     told = {each["profile"] for each in configure(**ASKED, tp=4, pp=2, **link).provenance}
     assert "tcp" in told
-    with refused("--pp-link", "--pp"):
+    assert round_s(scenario("ar", tp=4, pp=1, **link)) == round_s(scenario("ar", tp=4))  # one of several points
+    with refused("--pp-link", "needs --pp"):
         configure(**ASKED, tp=2, **link)
+    with refused("--pp-link", "no effect"):
+        predict(**ASKED, tp=4, pp=1, **link)
     with refused("--pp-link", "tpc", "tcp"):
         configure(**ASKED, tp=2, pp=2, pp_link="tpc")
 
