@@ -46,10 +46,10 @@ class _Export(Verb):
 def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     """Write which strategy is best at which batch and context, and with which settings: K, fan-out, backup.
 
-    json and csv hold the whole schedule; vllm is the object of --speculative-config; vllm-serve, sglang and trtllm are
-    the command line of a server, ssd command lines of the SSD engine's bench.py. --b, --context, --k and --f take lists
-    and ranges: 1,2,4 or 1:8. What an engine cannot do is said on stderr, and the nearest that it can is exported. Exits
-    with 1 if nothing fits.
+    json and csv hold the whole schedule; vllm is the object of --speculative-config; vllm-serve, sglang, trtllm and
+    llama-cpp are the command line of a server, ssd command lines of the SSD engine's bench.py. --b, --context, --k and
+    --f take lists and ranges: 1,2,4 or 1:8. What an engine cannot do is said on stderr, and the nearest that it can is
+    exported. Exits with 1 if nothing fits.
     """
     with progress_bar("export", "", quiet):
         exported = export(format_, seed=seed, **options)

@@ -31,7 +31,7 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-TESTS = ("acceptance_floor",)
+TESTS = ("acceptance_floor", "draft_p_min")
 """Options of how drafts are tested, beside the acceptance rule."""
 LITTLE = 0.02  # of tokens/s: what a table must bring on average to be worth its trouble
 

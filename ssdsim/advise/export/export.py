@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim import strategies
 from ssdsim.advise.candidates import Candidates, candidates
-from ssdsim.advise.export import sglang, ssd_engine, trtllm, vllm
+from ssdsim.advise.export import llama_cpp, sglang, ssd_engine, trtllm, vllm
 from ssdsim.advise.export.dialect import Dialect
 from ssdsim.advise.schedule import PolicyOfK, inputs_behind, of_candidates, policy_of_k
 from ssdsim.answers.evidence import condition
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _FILES: Mapping[str, Callable[[Schedule], str]] = {"json": Schedule.to_json, "csv": Schedule.to_csv}
 _ENGINES: Mapping[str, Dialect] = {
-    each.name: each for each in (vllm.DIALECT, vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, ssd_engine.DIALECT)
+    each.name: each
+    for each in (vllm.DIALECT, vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, llama_cpp.DIALECT, ssd_engine.DIALECT)
 }
 FORMATS = (*_FILES, *_ENGINES)
 _SHOWN = 12  # lines at the prompt
@@ -75,9 +76,9 @@ def export(
     Parameters
     ----------
     format : ``json`` or ``csv``, the whole :class:`ssdsim.Schedule`; ``vllm``, the object of
-        ``--speculative-config`` with its table over batch sizes; ``vllm-serve``, ``sglang`` and ``trtllm``, the whole
-        command line of a server; ``ssd``, a ``bench.py`` command line of the SSD paper's engine for each batch and
-        context.
+        ``--speculative-config`` with its table over batch sizes; ``vllm-serve``, ``sglang``, ``trtllm`` and
+        ``llama-cpp``, the whole command line of a server; ``ssd``, a ``bench.py`` command line of the SSD paper's
+        engine for each batch and context.
     seed : of the draws behind the intervals.
     k_table : of a schedule, that of a table or a policy of K in place of the best (:func:`ssdsim.schedule`).
     options : those of :func:`ssdsim.advise.candidates.candidates`.
@@ -146,7 +147,7 @@ def _of_policy(write: Callable[[Schedule], str], policy: PolicyOfK, seed: int) -
 def engine_of(runtime: str) -> Dialect | None:
     """The dialect of the engine that a runtime is of, for a command line; None where none is known."""
     of = find_runtime(runtime).engine
-    commands = (vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, ssd_engine.DIALECT)
+    commands = (vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, llama_cpp.DIALECT, ssd_engine.DIALECT)
     engine = next((each for each in commands if find_runtime(each.runtime).engine == of), None)
     return engine and engine.priced_on({"engine": runtime})
 

@@ -584,3 +584,35 @@ def test_tensorrt_llm_is_told_how_drafts_are_tested(asked: dict[str, Any], said:
 def test_an_engine_without_the_switch_refuses(format: str, asked: dict[str, Any]) -> None:
     with refused("--acceptance-floor" if "acceptance_floor" in asked else "--acceptance-rule", format):
         export(format, **ONE, target="llama-3.1-8b", drafter="eagle3", **asked)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "kind"),
+    [
+        ("model", "draft-simple"),
+        ("mtp", "draft-mtp"),
+        ("eagle3", "draft-eagle3"),
+        ("dflash", "draft-dflash"),
+        ("ngram", "ngram-simple"),
+    ],
+)
+def test_llama_cpp_has_a_type_for_its_drafters(drafter: str, kind: str) -> None:
+    asked = {} if drafter == "ngram" else {"draft_p_min": 0.3}
+    target = "qwen3.5-27b" if drafter == "mtp" else "llama-3.1-8b"
+    made = export("llama-cpp", **ONE, target=target, drafter=drafter, **asked)
+    words = shlex.split(made.text)
+    said = dict(zip(words[1::2], words[2::2], strict=True))
+    assert words[0] == "llama-server"
+    assert set(said) <= set(KEYS["llama-cpp"]["flags"])
+    assert said["--spec-type"] == kind
+    assert kind in KEYS["llama-cpp"]["types"]
+    assert ("--spec-draft-model" in said) == (drafter not in ("mtp", "ngram"))
+    assert said.get("--spec-draft-p-min") == (None if drafter == "ngram" else "0.3")
+    assert any("GGUF" in note for note in made.notes)
+
+
+def test_llama_cpp_is_told_to_draft_all_k_where_nothing_ends_a_draft() -> None:
+    words = shlex.split(export("llama-cpp", **ONE, target="llama-3.1-8b").text)
+    assert words[words.index("--spec-draft-p-min") + 1] == "0"
+    with refused("--draft-p-min", "vllm"):
+        export("vllm", **ONE, target="llama-3.1-8b", draft_p_min=0.3)
