@@ -39,16 +39,11 @@ def described(server: Server, given: Mapping[str, Any], at: str) -> dict[str, An
     return {
         **({} if tp is None else {"tp": tp}),
         **said,
-        "model": _model(server, given, at),
+        "model": model_of(server.loaded if transformer_called(server.loaded or "") else server.served, given, at),
         "engine": server.engine,
         "engine_version": server.version,
         "source": SOURCE,
     }
-
-
-def _model(server: Server, given: Mapping[str, Any], at: str) -> str:
-    """The card of the loaded model if there is one, else of the served name; or the given one."""
-    return model_of(server.loaded if transformer_called(server.loaded or "") else server.served, given, at)
 
 
 def said_of_draft(given: Mapping[str, Any]) -> dict[str, Any]:

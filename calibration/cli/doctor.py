@@ -48,7 +48,9 @@ def command(as_json: bool) -> None:
     echo(f"ssdsim {report['ssdsim']} on Python {report['python']}, {report['platform']}, {report['cores']} cores")
     cards = f"{len(transformer_names())} transformers, {len(hardware_names())} hardware profiles"
     echo(f"cards: {cards}, in {models_folder().name}/")
-    echo(_gpu_line(seen))
+    kinds = Counter((gpu.name, round(gpu.memory_bytes / 2**30)) for gpu in seen)
+    told = ", ".join(f"{count} x {name} ({gib} GiB)" for (name, gib), count in kinds.items())
+    echo(f"GPUs: {told}" if told else "GPUs: none (nvidia-smi tells none)")
     if found is not None:
         echo(_torch_line(found, seen))
     if missing := [name for name in _DEPENDENCIES if _version(name) is None]:
@@ -115,13 +117,6 @@ def _numba_line() -> str | None:
 def _seen_json(gpu: SeenGpu) -> dict[str, object]:
     capability = None if gpu.capability is None else ".".join(map(str, gpu.capability))
     return {"name": gpu.name, "capability": capability, "memory_bytes": gpu.memory_bytes}
-
-
-def _gpu_line(seen: Sequence[SeenGpu]) -> str:
-    """The driver's GPUs, each kind with its count."""
-    kinds = Counter((gpu.name, round(gpu.memory_bytes / 2**30)) for gpu in seen)
-    told = ", ".join(f"{count} x {name} ({gib} GiB)" for (name, gib), count in kinds.items())
-    return f"GPUs: {told}" if told else "GPUs: none (nvidia-smi tells none)"
 
 
 def _torch_line(found: dict[str, Any], seen: Sequence[SeenGpu]) -> str:

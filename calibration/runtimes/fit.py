@@ -192,7 +192,9 @@ def _fit_numbers(
     fields: Sequence[str] | None = None,
     several_versions: bool = False,
 ) -> _Numbers:
-    base = _at_home(rows, base)
+    devices = [find_hardware(name).device for name in {row.hardware for row in rows}]
+    if devices:  # of those with 4-bit products and those without, the latter
+        base = base.on(min(devices, key=lambda device: device.multiplies_4_bits))
     if not several_versions and rows:
         base = of_version(base, rows[0].stated_version)
     if fields is not None:
@@ -214,17 +216,15 @@ def _numbers(
     chosen = tuple(dict.fromkeys(default_fields(made, base) if fields is None else fields))
     made = made.by_version(chosen, base.by_version) if several_versions else made
     solution = solve(made, base, chosen)
-    card = _card(solution.values, base, name, engine)
-    wander = (*_base_directions(base, chosen), *solution.wander())
+    held = {field: significant(float(value)) for field, value in zip(FIELDS, solution.values, strict=True)}
+    told = {"name": name, "engine": engine, "versions": "", "since": "", "about": ""}
+    of_engine = {} if engine == base.engine else {field: getattr(KERNELS, field) for field in OF_ENGINE}
+    card = base.with_numbers(held).changed(**told, **of_engine)
+    ways = ({name: sd for name, sd in way.items() if name not in chosen} for way in base.wander)
+    wander = (*(way for way in ways if way), *solution.wander())
     versions = fitted(base.by_version, solution.by_version, chosen)
     card = card.changed(wander=wander, covered=_covered(card, base, rows), by_version=versions)
     return _Numbers(card, base, made, solution)
-
-
-def _at_home(rows: Sequence[Row], base: Runtime) -> Runtime:
-    """The base card on the rows' devices; on those without 4-bit products if there are both."""
-    devices = [find_hardware(name).device for name in {row.hardware for row in rows}]
-    return base.on(min(devices, key=lambda device: device.multiplies_4_bits)) if devices else base
 
 
 def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
@@ -255,12 +255,6 @@ def check_fields(fields: Sequence[str]) -> None:
             raise InputError(f"unknown field '{each}'{nearest(each, FIELDS)} Allowed: {', '.join(FIELDS)}")
     if not fields:
         raise InputError("at least one field must be fitted, got none")
-
-
-def _base_directions(base: Runtime, fitted: Sequence[str]) -> tuple[dict[str, float], ...]:
-    """The base card's error directions of numbers that are not fitted anew."""
-    ways = ({name: sd for name, sd in way.items() if name not in fitted} for way in base.wander)
-    return tuple(way for way in ways if way)
 
 
 def _with_errors(solved: _Numbers) -> Runtime:
@@ -294,13 +288,6 @@ def _covered(card: Runtime, base: Runtime, rows: Sequence[Row]) -> tuple[Trainin
     """The settings behind a card: those of its rows, and of a base card of the same engine."""
     before = base.covered if card.engine.lower() == base.engine.lower() else ()
     return tuple(dict.fromkeys((*before, *covered_by(rows))))
-
-
-def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
-    held = {field: significant(float(value)) for field, value in zip(FIELDS, values, strict=True)}
-    told = {"name": name, "engine": engine, "versions": "", "since": "", "about": ""}
-    of_engine = {} if engine == base.engine else {field: getattr(KERNELS, field) for field in OF_ENGINE}
-    return base.with_numbers(held).changed(**told, **of_engine)
 
 
 def by_series(fit: RuntimeFit) -> Iterator[tuple[str, int, float, float]]:

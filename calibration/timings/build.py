@@ -23,7 +23,6 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.experts import ExpertsModel
-from ssdsim.hardware.gemm import GemmModel
 from ssdsim.hardware.laws import Interference, SlowDown
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 from ssdsim.hardware.runtime_card import CardErrors, Evidence, Host, Runtime
@@ -51,7 +50,7 @@ def build_profile(
 
     A profile from part of the plan says so in its provenance.
     """
-    gemm = _gemm(_of(rows, "gemm"), workload)
+    gemm = fit_gemm_to_few_points(_columns(_of(rows, "gemm"), ("m", "n", "k")), DTYPE_BYTES[workload.dtype], _SOURCE)
     timings = sum(len(row.visits) for row in rows)
     planned = sum(wanted(point, devices[0]) for point in points)
     partial = "" if timings >= planned else f"partial: {timings} of {planned} timings; "
@@ -109,10 +108,6 @@ def _of(rows: Sequence[TimedPoint], benchmark: str) -> list[TimedPoint]:
 def _columns(rows: Sequence[TimedPoint], names: Sequence[str]) -> dict[str, Array]:
     columns = {name: np.array([float(dict(row.point.parameters)[name]) for row in rows]) for name in names}
     return columns | {"seconds": np.array([row.seconds for row in rows])}
-
-
-def _gemm(rows: Sequence[TimedPoint], workload: CalibrationWorkload) -> GemmModel:
-    return fit_gemm_to_few_points(_columns(rows, ("m", "n", "k")), DTYPE_BYTES[workload.dtype], _SOURCE)
 
 
 def _attention(rows: Sequence[TimedPoint], workload: CalibrationWorkload, *, masked: bool) -> dict[str, AnyAttention]:

@@ -96,19 +96,14 @@ def doubts(topology: str, rows: Sequence[TimedPoint], devices: Sequence[str]) ->
     """Warnings about a calibration: a machine that wandered or was shared, missing links, slow ranks."""
     if (wandered := instability(rows)) > _WANDERED:
         yield f"this machine's speed wandered by {wandered:.0%} meanwhile"
-    if (share := share_taken(rows)) > _TAKEN:
+    shares = [row.mean_of("off_core") for row in rows if row.point.benchmark in ("gemm", "attention")]
+    if (share := (median(shares) if shares else 0.0)) > _TAKEN:
         yield f"other programs took {share:.0%} of the cores meanwhile; timings leave that out, real rounds will not"
     if topology.startswith(NO_DIRECT_LINK):
         yield f"{topology}; messages may cross the host"
     for rank, (size, factor) in slow_ranks(rows).items():
         who = f"target rank {rank} ({devices[rank]})"
         yield f"messages of {size:,} B to the draft take {who} {factor:.1f}x rank 0's time"
-
-
-def share_taken(rows: Sequence[TimedPoint]) -> float:
-    """The share of wall-clock time that other programs took from computing operations (median)."""
-    shares = [row.mean_of("off_core") for row in rows if row.point.benchmark in ("gemm", "attention")]
-    return median(shares) if shares else 0.0
 
 
 def summary(checks: Sequence[PassCheck], rows: Sequence[TimedPoint]) -> Mapping[str, float]:

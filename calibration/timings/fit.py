@@ -152,7 +152,9 @@ def fit_regimes(sizes: Array, seconds: Array) -> tuple[Regime, ...]:
     """The regimes, at most four, that explain the timings best for their number (Schwarz's criterion)."""
     order = np.argsort(sizes, kind="stable")
     sizes, seconds = sizes[order], seconds[order]
-    cuts = _cuts(sizes)
+    inner = np.flatnonzero(np.diff(sizes) > 0) + 1
+    thinned = inner[np.unique(np.linspace(0, len(inner) - 1, min(len(inner), _MOST_CUTS)).astype(int))]
+    cuts = [0, *map(int, thinned), len(sizes)]
     best = _best_partitions(sizes, seconds, cuts)
     rows = len(sizes)
 
@@ -189,13 +191,6 @@ def _relative_line(sizes: Array, seconds: Array) -> tuple[float, float]:
         if latency >= 0 and slope >= 0:
             return float(latency), float(slope / scale)
     return (float(f / ff), 0.0) if f * f / ff >= s * s / ss else (0.0, float(s / ss / scale))
-
-
-def _cuts(sizes: Array) -> list[int]:
-    """Row numbers at which a regime may begin or end: between different sizes, about ``_MOST_CUTS``."""
-    inner = np.flatnonzero(np.diff(sizes) > 0) + 1
-    thinned = inner[np.unique(np.linspace(0, len(inner) - 1, min(len(inner), _MOST_CUTS)).astype(int))]
-    return [0, *map(int, thinned), len(sizes)]
 
 
 def _best_partitions(sizes: Array, seconds: Array, cuts: list[int]) -> dict[int, tuple[float, list[int]]]:

@@ -37,7 +37,7 @@ def fit_gemm_to_few_points(rows: Rows, element_bytes: int, source: str) -> GemmM
         return model.seconds(some["m"], some["n"], some["k"])
 
     model = fit(rows)
-    report = cross_validate(rows, fit, predict, _coefficients(model))
+    report = cross_validate(rows, fit, predict, sum(5 + len(segment.correction.terms) for segment in model.segments))
     segments = tuple(segment.changed(report=report) for segment in model.segments)
     return judged(model.changed(segments=segments), report, rows["m"], rows["n"], rows["k"])
 
@@ -146,7 +146,3 @@ def _leave_one_out_error(terms: list[str], log_ratio: Array, values: Rows) -> fl
         fitted = fit_terms(terms, log_ratio[others], those(values, others))
         errors.append(abs(log_ratio[i] - float(fitted.log_factor({name: v[i] for name, v in values.items()}))))
     return float(np.mean(errors))
-
-
-def _coefficients(model: GemmModel) -> int:
-    return sum(5 + len(segment.correction.terms) for segment in model.segments)

@@ -193,23 +193,18 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
         by_bound = of_pass.groupby("bound")["share_of_pass"].sum()
         streaming = (of_pass["count"] * of_pass["memory_s"]).sum() / total_s
         shares = {f"{bound}_share": by_bound.get(bound, 0.0) for bound in BOUNDS}
+        moved = of_pass["count"] * of_pass["bytes"] * (of_pass["bound"] != "communication")
         rows.append(
             {
                 "pass": name,
                 "times": of_pass["times"].iloc[0],
                 "seconds": total_s,
-                "expert_bytes_share": _expert_bytes_share(of_pass),
+                "expert_bytes_share": float(moved[of_pass["kind"] == _EXPERTS].sum() / moved.sum()),
                 "streaming_share": min(1.0, streaming),
             }
             | shares
         )
     return pd.DataFrame(rows)
-
-
-def _expert_bytes_share(of_pass: pd.DataFrame) -> float:
-    """The routed experts' share of the bytes that a device's memory moves; 0 for a dense model."""
-    moved = of_pass["count"] * of_pass["bytes"] * (of_pass["bound"] != "communication")
-    return float(moved[of_pass["kind"] == _EXPERTS].sum() / moved.sum())
 
 
 def as_json(frame: pd.DataFrame) -> dict[str, Any]:

@@ -33,6 +33,8 @@ def list_models(as_json: bool) -> None:
     numbers = ("parameters", "layers", "hidden", "heads", "kv heads", "MLP", "vocabulary")
     table = TextTable(("name",), numbers, ("dtype",), first=("parameters", "dtype", "layers"), pad_edge=True)
     for card in cards:
+        precision = card.precision()
+        parts = ("attention", "attention_out", "recurrent", "mlp", "experts")
         table.add_row(
             card.name,
             f"{card.parameters / 1e9:.2f} B",
@@ -42,7 +44,7 @@ def list_models(as_json: bool) -> None:
             str(card.kv_heads),
             str(card.intermediate_size),
             str(card.vocab_size),
-            _weight_formats(card),
+            ", ".join(dict.fromkeys(precision.of(part) for part in parts)),
         )
     console().print(table)
     echo("Also: transformer-shaped-HxL (the proposal's graph), a card's .toml, or a Hugging Face config.json")
@@ -84,13 +86,6 @@ def show_model(name: str, as_json: bool) -> None:
             continue
         said = ", ".join(f"{part} {kept}" for part, kept in value.items()) if isinstance(value, dict) else value
         echo(f"{key:22} {said}")
-
-
-def _weight_formats(card: Transformer) -> str:
-    """The formats of the blocks' weights, each once."""
-    precision = card.precision()
-    parts = ("attention", "attention_out", "recurrent", "mlp", "experts")
-    return ", ".join(dict.fromkeys(precision.of(part) for part in parts))
 
 
 def _shown(card: Transformer) -> dict[str, Any]:

@@ -74,7 +74,9 @@ def hypothetical(
     profile: HardwareProfile, name: str, scaling: Scaling, device: Device, link: LinkModel | None, source: Provenance
 ) -> HardwareProfile:
     """``profile`` under a scaling, of ``device``; formats of GEMMs and caches that it does not know are left out."""
-    links = _links(profile, link)
+    old = profile.link
+    same = link and old and (link.latency_s, link.bandwidth) == (old.latency_s, old.bandwidth)
+    links = profile.links if same else None
     model = CollectiveLaw(profile).model
     over_rings = {kind: {n: model(kind, n) for n in of} for kind, of in profile.collectives.items()}
     rings = {} if links else {n: _replaced_links(profile, n) for of in over_rings.values() for n in of}
@@ -96,13 +98,6 @@ def link_change(old: LinkModel | None, new: LinkModel | None) -> tuple[float, fl
     if old is None or new is None:
         return 1.0, 0.0
     return new.bandwidth / old.bandwidth, new.of_message(0.0)[1] - old.of_message(0.0)[1]
-
-
-def _links(profile: HardwareProfile, link: LinkModel | None) -> dict[int, LinkModel] | None:
-    """The links by number of NVLinks, as they were; none beside another link."""
-    old = profile.link
-    same = link and old and (link.latency_s, link.bandwidth) == (old.latency_s, old.bandwidth)
-    return profile.links if same else None
 
 
 def _replaced_links(profile: HardwareProfile, ranks: int) -> float:

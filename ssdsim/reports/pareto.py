@@ -29,7 +29,9 @@ def pareto(study: Study) -> list[Figure | LeftOut]:
     points = _points(study)
     if points.empty:
         return [LeftOut("Pareto", "no point of the grid is possible")]
-    on_frontier = _frontier(points)
+    ordered = points.sort_values(["per user", "per gpu"], ascending=False)
+    best_before = ordered["per gpu"].cummax().shift(fill_value=-np.inf)
+    on_frontier = (ordered["per gpu"] > best_before).reindex(points.index)
     frontier = points[on_frontier].sort_values("per user")
     frontier = frontier.join(_bounds(study, frontier))
     unit, device = study.rate_unit, study.configuration.devices[:-1]
@@ -112,13 +114,6 @@ def _computed(study: Study) -> pd.DataFrame:
         rows.append(row)
     columns = [f"{name}_{what}" for name in study.names for what in ("tokens_per_second", "gpus")]
     return pd.DataFrame(rows, columns=["b", "k", *columns])
-
-
-def _frontier(points: pd.DataFrame) -> pd.Series:
-    """Mask of the points that no other beats in both coordinates."""
-    ordered = points.sort_values(["per user", "per gpu"], ascending=False)
-    best_before = ordered["per gpu"].cummax().shift(fill_value=-np.inf)
-    return (ordered["per gpu"] > best_before).reindex(points.index)
 
 
 def _bounds(study: Study, frontier: pd.DataFrame) -> pd.DataFrame:

@@ -44,6 +44,8 @@ def roofs(study: Study) -> list[Figure | LeftOut]:
     plot.update_yaxes(type="log", dtick=1)
     without = 1.0 - arithmetic.groupby("pass")["share_of_pass"].sum()
     others = ", ".join(f"{without[name]:.0%} of {name}" for name in passes)
+    shown = table[["pass", "operation", "shape", "count", "bound", "intensity"]].copy()
+    shown["TFLOP/s"], shown["us a run"] = table["flops_per_second"] / 1e12, 1e6 * table["seconds"]
     return [
         Figure(
             key="roofline",
@@ -53,7 +55,7 @@ def roofs(study: Study) -> list[Figure | LeftOut]:
             f"has no arithmetic (messages, element-wise kernels, host gaps) takes {others} and is in the table only. "
             f"At {study.setting('alpha', 'p_hit', 'backup')}.",
             plot=plot,
-            table=_shown_table(table),
+            table=shown.assign(**{"share of roof": table["share_of_roof"], "share of pass": table["share_of_pass"]}),
             provenance=f"Roofs: the profile's (of a datasheet, or what a calibration reached). Times: {study.timings}.",
             interval="No interval drawn: the held-out errors of the timings are under Provenance.",
             wide=True,
@@ -143,12 +145,6 @@ def _roofs_title(table: pd.DataFrame) -> str:
         before = most
     sentence = ", ".join(parts)
     return sentence[0].upper() + sentence[1:]
-
-
-def _shown_table(table: pd.DataFrame) -> pd.DataFrame:
-    shown = table[["pass", "operation", "shape", "count", "bound", "intensity"]].copy()
-    shown["TFLOP/s"], shown["us a run"] = table["flops_per_second"] / 1e12, 1e6 * table["seconds"]
-    return shown.assign(**{"share of roof": table["share_of_roof"], "share of pass": table["share_of_pass"]})
 
 
 def verification_cost(study: Study) -> list[Figure | LeftOut]:

@@ -302,19 +302,14 @@ def _with_common_k(options: dict[str, Any], grid: Mapping[str, Sequence[Any]]) -
 
 def _rows(path: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> pa.Table | None:
     """All rows, or those of the parts that are in; None if no sweep was begun."""
-    columns = _needed(options, grid)
+    asked = grid.get("strategies", [strategies_by_options(options)])
+    names = dict.fromkeys(name for one in asked for name in ALL["strategies"].checked(one))
+    columns = [*grid, *(f"{name}_{what}" for name in names for what in ("tokens_per_second", "gpus"))]
     whole = [path / RESULTS] if (path / RESULTS).is_file() else []
     if not whole and not (path / PARTS).is_dir():
         return None
     tables = [_table(part, columns, grid) for part in whole or sorted((path / PARTS).glob("*.parquet"))]
     return pa.concat_tables(tables) if tables else pa.table({name: pa.nulls(0) for name in columns})
-
-
-def _needed(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:
-    """The columns that figures read: the axes and the strategies' results."""
-    asked = grid.get("strategies", [strategies_by_options(options)])
-    names = dict.fromkeys(name for one in asked for name in ALL["strategies"].checked(one))
-    return [*grid, *(f"{name}_{what}" for name in names for what in ("tokens_per_second", "gpus"))]
 
 
 def _table(path: Path, columns: Sequence[str], axes: Mapping[str, Sequence[Any]]) -> pa.Table:

@@ -225,7 +225,7 @@ def measure(run: Run, slo: Slo | None) -> Metrics:
         wasted_tokens=run.wasted_tokens,
         clean_share=run.clean_share,
         hit_share=1.0 - run.misses / run.lookups if run.lookups else None,
-        forced_share=_forced_share(run),
+        forced_share=float(run.requests.forced_misses.sum()) / run.lookups if run.lookups else None,
         gpu_hours_per_million_tokens=gpu_hours / tokens_per_s * 1e6 if tokens_per_s else np.inf,
         gpu_hours_per_thousand_good=gpu_hours / goodput * 1e3 if goodput else None,
         rounds=int(run.columns.shape[1]),
@@ -256,11 +256,6 @@ def is_saturated(run: Run) -> bool:
         return False
     _, second, _, last = (float(part.mean()) for part in np.array_split(waits, 4))
     return bool(gone < _KEPT_UP * came - 2.0 * np.sqrt(came) and last > _WAITS_LONGER * second)
-
-
-def _forced_share(run: Run) -> float | None:
-    """Share of cache look-ups that could not hit: a request's first ones."""
-    return float(run.requests.forced_misses.sum()) / run.lookups if run.lookups else None
 
 
 def _histogram(decoding: Array, round_s: Array) -> dict[int, float]:

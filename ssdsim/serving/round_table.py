@@ -95,7 +95,10 @@ class RoundTable:
         assert scenario.site is not None
         self.scenario = scenario
         self._anchor = context
-        self.contexts = _around(context)
+        below = [context]
+        while below[-1] > 16:
+            below.append(max(16, min(below[-1] - 1, round(below[-1] / _APART))))
+        self.contexts = (*reversed(below[1:]), *spaced(context, _APART))
         self._anchor_at = self.contexts.index(context)
         self._tables = tables
         self.strategy = scenario.strategy
@@ -326,14 +329,6 @@ def _neighbours(batch: int, nodes: Sequence[int]) -> tuple[int, int, float]:
         return low, low, 0.0
     high = nodes[at + 1]
     return low, high, (batch - low) / (high - low)
-
-
-def _around(context: int) -> tuple[int, ...]:
-    """Contexts from 16 on, ``context`` among them."""
-    below = [context]
-    while below[-1] > 16:
-        below.append(max(16, min(below[-1] - 1, round(below[-1] / _APART))))
-    return (*reversed(below[1:]), *spaced(context, _APART))
 
 
 def _drafting(steps: Mapping[str, Step]) -> Iterator[tuple[str, Pass]]:

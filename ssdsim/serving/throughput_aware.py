@@ -70,17 +70,12 @@ class ThroughputAware:
         return self._rounds >= _EVERY
 
     def _best(self, batch: int) -> int:
-        survivals = self._survivals()
+        survivals: list[float] = []  # P(a drafted token is accepted) by position
+        for rates in self._accepted:
+            survivals.append(sum(rates) / len(rates) if rates else _continued(survivals))
         scores = {k: (1.0 + sum(survivals[:k])) / self._round_s(batch, k) for k in sorted(KS)}
         best = max(scores, key=lambda k: scores[k])
         return best if scores[best] > _BETTER * scores[self._k] else self._k
-
-    def _survivals(self) -> Sequence[float]:
-        """P(a drafted token is accepted) by position."""
-        known: list[float] = []
-        for rates in self._accepted:
-            known.append(sum(rates) / len(rates) if rates else _continued(known))
-        return known
 
 
 def _continued(survivals: Sequence[float]) -> float:

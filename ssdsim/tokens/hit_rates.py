@@ -38,7 +38,8 @@ def hits_given_accepted(
     settings.derive("p_hit", float_or_array(np.vecdot(pmf, hit)), "from the fan-out and the hit curve")
     if not fast:
         return hit, hit
-    curve, curve_all = _backup_curves(settings, curve, curve_all)
+    own = _other(settings, "hit_curve_backup", "hit_c_backup", "hit_r_backup")
+    curve, curve_all = (curve, curve_all) if own is None else (own, own)
     after_miss = _fan_out(settings, settings["flm"] or settings["fl"], backup_pmf, curve, curve_all)
     settings.derive("fan_outs_after_miss", after_miss.tolist())
     backup_hit = _given_accepted(after_miss, curve, curve_all)
@@ -71,12 +72,6 @@ def hit_curves(options: Mapping[str, Any]) -> tuple[OwnCurve, OwnCurve]:
     """h(F) for k < K, and for k = K, whose bonus token comes from the target and not from the residual."""
     curve = _curve(options["hit_curve"]) or _law(options, options["hit_c"], options["hit_r"])
     return curve, _other(options, "hit_curve_all", "hit_c_all", "hit_r_all") or curve
-
-
-def _backup_curves(options: Mapping[str, Any], curve: OwnCurve, curve_all: OwnCurve) -> tuple[OwnCurve, OwnCurve]:
-    """The curves after a speculation by the backup, whose own tokens say nothing: one curve, else the primary's."""
-    own = _other(options, "hit_curve_backup", "hit_c_backup", "hit_r_backup")
-    return (curve, curve_all) if own is None else (own, own)
 
 
 def _other(options: Mapping[str, Any], points: str, c: str, r: str) -> OwnCurve | None:

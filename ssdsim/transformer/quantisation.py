@@ -171,7 +171,7 @@ def quantised(
         return {}
     cache = _cache(said, file)
     fields: dict[str, Any] = {} if cache is None else {"kv_dtype": cache}
-    if _is_mixed(said):
+    if said.get("quant_algo") == "MIXED_PRECISION" and _is(said.get("quantized_layers")):
         fields["weights"] = _by_layer(said, modules, file)
         inside = tuple(f"{place}." for place in mtp)
         listed = any(_of_text(name).startswith(inside) for name in said["quantized_layers"])
@@ -204,11 +204,6 @@ def _format(said: Said, file: Path) -> str | None:
     if method == "compressed-tensors" or "config_groups" in said:
         return _of_groups(said, file)
     return None if method == "modelopt" else _of_bits(said.get("bits", said.get("w_bit", 4)), file)
-
-
-def _is_mixed(said: Said) -> bool:
-    """Tell whether ModelOpt tells the algorithm of every layer."""
-    return said.get("quant_algo") == "MIXED_PRECISION" and _is(said.get("quantized_layers"))
 
 
 def _others(said: Said) -> str | None:

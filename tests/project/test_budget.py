@@ -21,7 +21,7 @@ BUDGETS = {
     # Joules, from a replay that counts steps.
     # Where else a draft would do as well.
     # The rate of all microbatches of a batch.
-    "ssdsim/answers": (5_832, 31),
+    "ssdsim/answers": (5_815, 31),
     # Limits of files, what is JSON; spellings in Python; all that a card lacks, the road to one that is not there;
     # bytes that are no text.
     # What small files unpack to; a disk without room has a name.
@@ -74,7 +74,7 @@ BUDGETS = {
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
     # Names that are no markup.
-    "ssdsim/reports": (5_620, 30),
+    "ssdsim/reports": (5_585, 30),
     # What a look at a slot finds in the long run.
     # Microbatches.
     # Rounds without drafts, and with drafts that end early.
@@ -82,13 +82,13 @@ BUDGETS = {
     # Numbers of a run that are none; no link out of a folder, no folder of what is refused.
     # Headers in place of weights.
     # No lock that is left.
-    "ssdsim/runs": (1_066, 6),
+    "ssdsim/runs": (1_061, 6),
     # How many replicas an SLO needs and on which degrees, K at the load; short logs repeated.
     # Prompts as the engine takes them.
     # A cache that takes as much at any context.
     # Settings that follow the batch, or do not, of one strategy.
     # Stages are refused.
-    "ssdsim/serving": (6_847, 26),
+    "ssdsim/serving": (6_832, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.
     # Devices of two kinds.
     # SSD's draft on its target's device.
@@ -109,7 +109,7 @@ BUDGETS = {
     # Attention of devices that share a cache, and what they exchange.
     "ssdsim/transformer": (5_012, 23),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
-    "calibration/bench": (1_390, 7),
+    "calibration/bench": (1_380, 7),
     # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.
     "calibration/cli": (2_600, 14),
     # Links by what nvidia-smi says of pairs, runs on other devices told apart; blocks of sparse attention;
@@ -120,17 +120,17 @@ BUDGETS = {
     # What other programs take of the cores, sides that say nothing for long; names of devices on ROCm and Metal.
     "calibration/machine": (2_390, 14),
     # A file that says that the hub is offline.
-    "calibration/pairs": (3_500, 19),
+    "calibration/pairs": (3_492, 19),
     # Versions, mixed passes; which rows tell a number or a version, and where a fit ends.
     # Rows of a version that the card knows.
-    "calibration/runtimes": (1_144, 5),
+    "calibration/runtimes": (1_131, 5),
     # What a calibration is for where nobody says it; whether the latency was timed.
     # Launches that a table does not show.
     # Blocks of sparse attention, of tokens and of blocks; blocks of compressed attention.
     # Devices with another name.
-    "calibration/timings": (3_740, 23),
+    "calibration/timings": (3_717, 23),
     # Runs as the profile was calibrated; a hit law of all pairs, trees of tables, batches; trees that no guesses make.
-    "calibration/validation": (3_030, 13),
+    "calibration/validation": (3_012, 13),
 }
 _EMPTY = 3  # lines of a file that only says what its folder is for
 

@@ -237,17 +237,13 @@ def compare_greedy(
             continue
         shared = min(len(alone), len(spoken))
         at = next((i for i in range(shared) if alone[i] != spoken[i]), shared)
-        gap = _gap(target, [*prompt, *alone[:at]], spoken[at] if at < len(spoken) else None)
+        token = spoken[at] if at < len(spoken) else None
+        logits = target.after([*prompt, *alone[:at]], 1)[0]
+        gap = float(np.inf) if token is None else float(logits.max() - logits[token])
         near_ties, bugs = near_ties + (gap <= tolerance), bugs + (gap > tolerance)
         largest = gap if largest is None else max(largest, gap)
         first = first or (number, at, spoken[at] if at < len(spoken) else -1, alone[at] if at < len(alone) else -1)
     return GreedyCheck(len(prompts), identical, near_ties, bugs, largest, tolerance, first)
-
-
-def _gap(target: LanguageModel, text: Sequence[int], token: int | None) -> float:
-    """Gap by which the loop's token lies below the likeliest one; infinite where the loop wrote none."""
-    logits = target.after(text, 1)[0]
-    return float(np.inf) if token is None else float(logits.max() - logits[token])
 
 
 def sampled(

@@ -133,7 +133,10 @@ def _launch_plan(recommendation: Recommendation, view: Paying | str, slo: str | 
     best = about.best
     hour = request.gpu_hour
     if isinstance(view, Paying) and slo is not None:
-        view = replace(view, slo=slo, within_slo=_within(about, request, slo))
+        goal = Goal(slo, capacity=True, attainment=ATTAINMENT)
+        load, effort = Load(workload=_workload(request)), ServeSolverOptions(seed=request.seed)
+        load_served = served(load, goal=goal, effort=effort, **_policies(about, request))
+        view = replace(view, slo=slo, within_slo={name: each.rate for name, each in load_served.within_slo.items()})
     return LaunchPlan(
         deployment=best,
         launch=launch(recommendation.answers, request),
@@ -171,14 +174,6 @@ def _view(request: SearchRequest, about: BatchAnswer, rate: float | None, must: 
         return str(error)
     lengths = int(load.input_tokens[0]), int(load.output_tokens[0])
     return Paying(at_one.verdict.sentence, lengths, rate, {} if rate is None else _at_rate(at_one), None, {})
-
-
-def _within(about: BatchAnswer, request: SearchRequest, slo: str) -> dict[str, float]:
-    """Rates up to which enough requests keep an SLO."""
-    goal = Goal(slo, capacity=True, attainment=ATTAINMENT)
-    load, effort = Load(workload=_workload(request)), ServeSolverOptions(seed=request.seed)
-    load_served = served(load, goal=goal, effort=effort, **_policies(about, request))
-    return {name: each.rate for name, each in load_served.within_slo.items()}
 
 
 def _policies(about: BatchAnswer, request: SearchRequest) -> dict[str, Any]:

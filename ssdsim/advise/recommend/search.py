@@ -135,7 +135,7 @@ class Search(MutableRecord):
             if isinstance(one, str):
                 self.errors[shape, batch] = one
             else:
-                case = self._as_settled[shape, batch] = _settled(shape, one.settings), batch
+                case = self._as_settled[shape, batch] = with_settings(shape, {**shape.settings, **one.settings}), batch
                 self.priced[case] = one
 
     def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> Array:
@@ -259,11 +259,6 @@ def _shortage(site: Site | None) -> str | None:
     except DoesNotFit as error:
         return str(error)
     return None
-
-
-def _settled(shape: Shape, told: Mapping[str, Any]) -> Shape:
-    """The shape with the settings that its strategy chose."""
-    return with_settings(shape, {**shape.settings, **told})
 
 
 def with_settings(shape: Shape, settings: Mapping[str, Any]) -> Shape:

@@ -151,7 +151,10 @@ class SimActor:
     def do(self, step: str) -> Event:
         seconds = self._seconds(step)
         if self._tables and step in self._tables:
-            seconds *= self._over_rows(step)
+            if step not in self._by_round:
+                assert self._block is not None
+                self._by_round[step] = self._run.steps.over(step, self._block).tolist()
+            seconds *= self._by_round[step][self._at]
         if seconds == 0.0:
             if self._waits_for_nobody:  # it would go round without time passing
                 title = self._run.scenario.strategy.title
@@ -255,12 +258,6 @@ class SimActor:
             return True
         self._device.stop()
         return False
-
-    def _over_rows(self, step: str) -> float:
-        if step not in self._by_round:
-            assert self._block is not None
-            self._by_round[step] = self._run.steps.over(step, self._block).tolist()
-        return self._by_round[step][self._at]
 
     def _drawn(self, step: str) -> float:
         if step not in self._varying:

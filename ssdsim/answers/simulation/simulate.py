@@ -155,7 +155,7 @@ def simulate(
         tokens = scenario.drawn_from
         several = scenario.devices.served > 1
         batches = _MC_SHARED_BATCHES if several else 64
-        lanes = _lanes(tokens, (rounds or most) // batches)
+        lanes = min(_MC_LANES, max(1, ((rounds or most) // batches) // STRETCH)) if steps_one_by_one(tokens) else 1
         outcomes = long_run_source(tokens, scenario.in_a_pass, outcome_seed, lanes)
         steps = StepStreams(scenario.steps, scenario.spread, step_seed)
         make = partial(shared_rounds, scenario) if several else scenario.strategy.monte_carlo
@@ -168,11 +168,6 @@ def simulate(
             block = outcomes.block(size)
             recorder.add(make(block, steps.block(block)))
     return _summary(scenario, recorder, busy_s, confidence)
-
-
-def _lanes(tokens: Tokens, block: int) -> int:
-    """Lanes of a Monte Carlo, each of which has a stretch of rounds in every block of so many."""
-    return min(_MC_LANES, max(1, block // STRETCH)) if steps_one_by_one(tokens) else 1
 
 
 def _stretch(tokens: Tokens, lanes: int) -> int:
@@ -282,7 +277,10 @@ def _summary(scenario: Scenario, recorder: Recorder, busy_s: Mapping[str, float]
     p_all_hit = means.share("clean", "rounds", confidence) if caches else None
     round_s = means.ratio("seconds", "rounds", confidence)
     if p_all_hit is not None:
-        round_s = _with_rare_rounds(round_s, p_all_hit, _cost_of_a_miss(scenario))
+        state = scenario.strategy.miss_state
+        assert state is not None
+        with_miss, clean = (scenario.strategy.parts(scenario.seconds, Always(state, share)) for share in (1.0, 0.0))
+        round_s = _with_rare_rounds(round_s, p_all_hit, float(sum(with_miss.values()) - sum(clean.values())))
     return SimulatedRounds(
         strategy=scenario.strategy.name,
         batch=scenario.batch,
@@ -324,14 +322,6 @@ def _of_all(scenario: Scenario, rate: Measured) -> Measured:
 def _at_least(half: float, mean: Measured) -> Measured:
     """A mean whose interval is no narrower than this share of it on both sides."""
     return Measured(mean.value, min(mean.low, mean.value * (1.0 - half)), max(mean.high, mean.value * (1.0 + half)))
-
-
-def _cost_of_a_miss(scenario: Scenario) -> float:
-    """The extra seconds of a round with a miss."""
-    state = scenario.strategy.miss_state
-    assert state is not None
-    with_miss, clean = (scenario.strategy.parts(scenario.seconds, Always(state, share)) for share in (1.0, 0.0))
-    return float(sum(with_miss.values()) - sum(clean.values()))
 
 
 def _per(seconds: float, rounds: float) -> float:

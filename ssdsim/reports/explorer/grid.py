@@ -102,7 +102,8 @@ def explorer_grid(
     workers = workers or Workers()  # which look from now on for idle cores
     by = DrawnRates(TimingErrors(DRAWS, seed)) if exact else None  # an exact page has a sweep's points
     space, evaluator = space_of(options, exact, start), Evaluator(by)
-    space = _with_nodes(space, evaluator)
+    axes = [_nodes(space, axis, evaluator) if axis.continuous else axis for axis in space.axes]
+    space = space.with_axes(axes)
     _check_size(space)
     split = None if exact and _is_quick(space) else _split_axis(space)
     job = _Job(space, split, random_places(space, checked, seed), seed, evaluator)
@@ -255,12 +256,6 @@ def _some(values: Sequence[Any], most: int) -> tuple[Any, ...]:
     """At most ``most`` of the values, evenly, with both ends."""
     at = dict.fromkeys(round(float(each)) for each in np.linspace(0, len(values) - 1, min(most, len(values))))
     return tuple(values[each] for each in at)
-
-
-def _with_nodes(space: Space, evaluator: Evaluator) -> Space:
-    """The space with nodes on its continuous axes, where the curvature of rates needs them."""
-    axes = [_nodes(space, axis, evaluator) if axis.continuous else axis for axis in space.axes]
-    return space.with_axes(axes)
 
 
 def _nodes(space: Space, axis: GridAxis, evaluator: Evaluator) -> GridAxis:
