@@ -158,8 +158,8 @@ def with_hits(rounds: Sequence[PlayedRound], hits: Sequence[bool]) -> list[Playe
 
 
 _STRATEGIES = ("ar", "sd", "ssd")
-SEPARATE_ROLES = {"sd_draft": "separate", "targets": 1}
-"""Settings of the programs: the draft is a role of its own, and one target has it."""
+SEPARATE_ROLES = {"sd_draft": "separate", "targets": 1, "pp": 1, "b": 1, "acceptance_floor": None}
+"""Settings of the programs: the draft is a role of its own, and one target on one stage has it."""
 
 
 class Way(Record):
