@@ -5,7 +5,8 @@ A row of ``dsv4_csa_*`` and ``dsv4_hca_*_module_perf`` is a whole attention bloc
 The models are of what is left once the projections are taken off, as memory and arithmetic give them. An HCA block has
 no indexer, so it tells what is the attention's. How fast scores are multiplied is told by
 ``dsv4_paged_mqa_logits_module_perf``, their kernel alone with several queries a sequence. A row of ``mhc_module_perf``
-mixes the streams around both halves of a layer. Of several engines in a table the first one's rows are read.
+mixes the streams around both halves of a layer. Blocks are by engine; of several
+the first one's streams are read.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pandas as pd
 
 from calibration.importers.latent import CACHES, WEIGHTS
 from calibration.importers.silicon import engines
-from calibration.importers.sparse import KERNEL, MOST_QUERIES, OF_BLOCKS
+from calibration.importers.sparse import KERNEL, MOST_QUERIES, OF_BLOCKS, by_engines
 from calibration.timings.fit import FEWEST_ROWS, significant
 from calibration.timings.fit_compressed import fit_blocks, fit_mixing, of_work
 from ssdsim.base.checks import Array
@@ -50,6 +51,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 _CARDS: Mapping[str, str] = {"V4-Pro": "deepseek-v4-pro", "V4-Flash": "deepseek-v4-flash"}
 """The card whose layers a table's model has, by a part of its name."""
+_CACHES = {**CACHES, "fp8_e4m3": "float8"}
 _WAYS: tuple[Way, ...] = ("pre", "post")
 _FEWEST_CACHED = 64
 """With fewer tokens cached a block takes less than its law says with any."""
@@ -71,12 +73,14 @@ Special = CompressedIndexer | CompressedAttention
 def import_compressed(tables: Mapping[str, pd.DataFrame], profile: HardwareProfile) -> dict[str, Any]:
     """The fields of compressed attention and hyper-connections."""
     made: dict[str, Any] = {}
-    parts: dict[str, dict[str, Any]] = {}
+    by_engine: dict[str, dict[str, dict[str, Any]]] = {}
     for stem in (DECODING, PROMPTS):
         if all(stem.format(branch) in tables for branch in BRANCHES):
-            _fit_parts(parts, tables, stem, profile)
-    if parts:
-        made["compressed"] = parts
+            for engine, rows in by_engines(pd.concat([tables[stem.format(b)].assign(branch=b) for b in BRANCHES])):
+                kernel = dict(by_engines(tables[KERNEL])).get(engine) if KERNEL in tables else None
+                _fit_parts(by_engine.setdefault(engine, {}), rows, kernel, stem, profile)
+    if any(by_engine.values()):
+        made["compressed"] = {engine: parts for engine, parts in by_engine.items() if parts}
     if MIXING in tables:
         made["hyper_connection"] = _mixing(_of_first(tables[MIXING]), profile)
     return made
@@ -89,11 +93,14 @@ def _of_first(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _fit_parts(
-    parts: dict[str, dict[str, Any]], tables: Mapping[str, pd.DataFrame], stem: str, profile: HardwareProfile
+    parts: dict[str, dict[str, Any]],
+    rows: pd.DataFrame,
+    kernel: pd.DataFrame | None,
+    stem: str,
+    profile: HardwareProfile,
 ) -> None:
-    """Add the models of decoding, or of prompts, by part and format of the projections."""
-    rows = pd.concat([_of_first(tables[stem.format(branch)]).assign(branch=branch) for branch in BRANCHES])
-    kept, weights = rows["kv_cache_dtype"].map(CACHES.get), rows["gemm_type"].map(WEIGHTS.get)
+    """Add an engine's models of decoding, or of prompts, by part and format of the projections."""
+    kept, weights = rows["kv_cache_dtype"].map(_CACHES.get), rows["gemm_type"].map(WEIGHTS.get)
     rows = rows.assign(kept=kept, weights=weights).dropna(subset=["kept", "weights"])
     tokens, decodes = rows["batch_size"] * rows["isl"], stem == DECODING
     asked = (rows["isl"] > 1) & tokens.between(_FEWEST_PROMPT_TOKENS, _MOST_PROMPT_TOKENS)
@@ -102,7 +109,7 @@ def _fit_parts(
     known: dict[str, dict[str, float]] = {"attention": {}, "indexer": {}}
     if decodes:
         known["indexer"] = {"bandwidth": significant(REACHED * device.memory_bandwidth)}
-        known["indexer"]["peak_flops"] = _rate_of_scores(tables, device)
+        known["indexer"]["peak_flops"] = _rate_of_scores(kernel, device)
     for of_weights, some in rows.groupby("weights"):
         if len(some) < 2 * FEWEST_ROWS or not {of_weights, KEY_DTYPE} <= device.peak_flops.keys():
             continue
@@ -111,11 +118,10 @@ def _fit_parts(
             parts.setdefault(part if decodes else f"prefill_{part}", {})[str(of_weights)] = model
 
 
-def _rate_of_scores(tables: Mapping[str, pd.DataFrame], device: Device) -> float:
+def _rate_of_scores(rows: pd.DataFrame | None, device: Device) -> float:
     """Flops/s of scores at the best, once their keys are read; a share of the device's where they were not timed."""
-    if KERNEL not in tables:
+    if rows is None:
         return significant(SCORES_REACHED * device.peak_flops.get(KEY_DTYPE, min(device.peak_flops.values())))
-    rows = _of_first(tables[KERNEL])
     some = list(map(_scores_of, *(rows[each].astype(int) for each in ("batch_size", "isl", "step"))))
     read_s = np.array([op.streamed_bytes for op in some]) / (REACHED * device.memory_bandwidth)
     left_s = rows["seconds"].to_numpy(float) - read_s

@@ -75,7 +75,7 @@ def import_sparse(tables: Mapping[str, pd.DataFrame], profile: HardwareProfile) 
     for table, (choice, attention, kind) in _FIELDS.items():
         if table not in tables:
             continue
-        for engine, rows in _by_engine(tables[table]):
+        for engine, rows in by_engines(tables[table]):
             rows = rows[(rows["isl"] == 1) & (rows["step"] > 0)]
             rows = rows.assign(context=rows["step"] + ((engine, table) not in _WHOLE_LENGTHS))
             kernel = _of_kernel(tables, engine, profile) if kind == "tokens" else None
@@ -89,7 +89,7 @@ def import_sparse(tables: Mapping[str, pd.DataFrame], profile: HardwareProfile) 
     return made
 
 
-def _by_engine(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+def by_engines(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The rows of each engine, under the name that its cards have."""
     for theirs, rows in table.groupby(engines(table).str.lower()):
         yield _ENGINES.get(str(theirs), str(theirs) or "vllm"), rows
@@ -113,7 +113,7 @@ def _captured(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _of_kernel(tables: Mapping[str, pd.DataFrame], engine: str, profile: HardwareProfile) -> tuple[float, float] | None:
     """What the engine's kernel of scores shares among queries; where it was not timed, what another's does."""
-    by_engine = dict(_by_engine(tables[KERNEL])) if KERNEL in tables else {}
+    by_engine = dict(by_engines(tables[KERNEL])) if KERNEL in tables else {}
     rows = by_engine.get(engine, next(iter(by_engine.values()), None))
     return None if rows is None else fit_indexer_kernel(_kernel_columns(rows), profile.device)
 

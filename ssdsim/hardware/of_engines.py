@@ -69,7 +69,7 @@ class EnginesLaw(Law[Op]):
 
     @cached_property
     def _engine(self) -> tuple[str, str | None]:
-        return _read(self.profile.engine, self._by_engine)
+        return read_among(self.profile.engine, self._by_engine)
 
     @property
     def _by_engine(self) -> Mapping[str, Mapping[str, Any]]:
@@ -95,10 +95,11 @@ class EnginesLaw(Law[Op]):
 
 def engine_read(profile: HardwareProfile, field: str) -> tuple[str, str | None]:
     """Whose models of a field are read, and how they are not the engine's own."""
-    return _read(profile.engine, getattr(profile, field))
+    return read_among(profile.engine, getattr(profile, field))
 
 
-def _read(asked: str | None, there: Mapping[str, Any]) -> tuple[str, str | None]:
+def read_among(asked: str | None, there: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Whose models are read of those that are there, and how they are not those of the engine that is asked for."""
     asked = asked or NO_ENGINE
     if asked in there:
         return asked, None

@@ -108,9 +108,9 @@ _CACHED_TIMINGS = 65536
 _DTYPE_FIELDS = ("dtype", "activations", "kv_dtype", "projections")
 """Of operations, where these have them."""
 
-OF_ENGINES = ("indexer", "sparse_attention", "block_choice", "block_attention")
+OF_ENGINES = ("indexer", "sparse_attention", "block_choice", "block_attention", "compressed")
 """Fields whose models are by engine first."""
-_RARE = (*OF_ENGINES, "latent", "compressed", "hyper_connection")
+_RARE = (*OF_ENGINES, "latent", "hyper_connection")
 _PARTS = ("attention", "indexer", "pre", "post")
 """Of layers with compressed caches and of streams between layers."""
 
@@ -235,7 +235,7 @@ class HardwareProfile(Displayable, Card):
     rings that links make (:mod:`ssdsim.hardware.links`). ``link`` is between any two devices, or, where ``links`` has
     one for each number of NVLinks, between those that the device's ``nvlinks`` does not tell apart. ``spread`` is the
     relative standard deviation of a timing from run to run. What lies between kernels is a runtime's; ``fixed`` is read
-    from profiles of before. ``compressed`` attention is by part and the format of the projections beside it,
+    from profiles of before. ``compressed`` attention is by engine, part and the format of the projections beside it,
     ``hyper_connection`` by way of mixing.
     """
 
@@ -253,7 +253,7 @@ class HardwareProfile(Displayable, Card):
     sparse_attention: dict[str, dict[str, dict[str, SparseModel]]] = field(default_factory=dict)
     block_choice: dict[str, dict[str, BlockChoiceModel]] = field(default_factory=dict)
     block_attention: dict[str, dict[str, dict[str, SparseModel]]] = field(default_factory=dict)
-    compressed: dict[Part, dict[str, CompressedModel]] = field(default_factory=dict)
+    compressed: dict[str, dict[Part, dict[str, CompressedModel]]] = field(default_factory=dict)
     hyper_connection: dict[Way, MixingModel] = field(default_factory=dict)
     recurrence: dict[Rule, RecurrenceModel] = field(default_factory=dict)
     prefill_recurrence: dict[Rule, PrefillRecurrenceModel] = field(default_factory=dict)
@@ -476,7 +476,9 @@ def provenance_summary(
         of_engine = [engine_read(profile, what)[0]] if what in OF_ENGINES else []
         parts = variant.split(":") if what in _RARE else []
         formats = [part for part in parts if part in FORMATS]
-        if parts and (parts[0].startswith("prefill") or not {*parts} <= {*dtypes, *of_engine, *_PARTS}):
+        if parts and (
+            any(part.startswith("prefill") for part in parts) or not {*parts} <= {*dtypes, *of_engine, *_PARTS}
+        ):
             continue
         if parts:
             what, variant = " ".join((what, *(part for part in parts if part in _PARTS))), (formats or [""])[-1]

@@ -73,7 +73,7 @@ def tables() -> dict[str, pd.DataFrame]:
 
 
 def test_the_costs_behind_blocks_are_found() -> None:
-    made = import_compressed(tables(), bare())["compressed"]
+    made = import_compressed(tables(), bare())["compressed"]["vllm"]
     for part, felt in (
         ("attention", ("launch_s", "per_row_s", "per_seen_s", "bandwidth")),
         ("indexer", ("launch_s", "per_score_s", "bandwidth")),
@@ -86,6 +86,24 @@ def test_the_costs_behind_blocks_are_found() -> None:
         assert model.report is not None
         assert model.report.p95_error < 0.02
     assert import_compressed({}, bare()) == {}
+
+
+def test_each_engine_has_blocks_of_its_own() -> None:
+    """Their caches are called otherwise, and one of them has no rows over prompts."""
+    vllm = {name: table.assign(framework="VLLM") for name, table in tables().items() if name != MIXING}
+    theirs = {"framework": "SGLang", "kv_cache_dtype": "fp8_e4m3"}
+    slower = {
+        name: pd.concat([table, table.assign(seconds=1.5 * table["seconds"], **theirs)])
+        for name, table in vllm.items()
+        if name in [DECODING.format(branch) for branch in BRANCHES]
+    }
+    made = import_compressed(vllm | slower, bare())["compressed"]
+    assert {engine: set(parts) for engine, parts in made.items()} == {
+        "sglang": {"attention", "indexer"},
+        "vllm": {"attention", "indexer", "prefill_attention", "prefill_indexer"},
+    }
+    launches = [made[engine]["attention"]["float8-block"].costs.launch_s for engine in ("sglang", "vllm")]
+    assert launches[0] > 1.3 * launches[1]
 
 
 def test_the_costs_of_streams_are_found() -> None:

@@ -10,7 +10,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
 from ssdsim.pricing.passes import cost_of_operations
-from ssdsim.transformer.compressed import CompressedAttention, CompressedIndexer
+from ssdsim.transformer.compressed import CompressedAttention, CompressedIndexer, over_prompts
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.hyper_connections import HyperConnection
 from ssdsim.transformer.operations import Operation
@@ -112,3 +112,29 @@ def test_a_faster_memory_shortens_the_weights_of_a_block() -> None:
     work = forward_pass(find_transformer("deepseek-v4-pro"), batch=1, context=8192, tp=1)
     projections = next(op for op, _ in work.counted if op.kernel == "compressed_projections")
     assert seconds(twice, projections) < 0.6 * seconds(profile, projections)
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm", "b200-sxm", "b300-sxm"])
+def test_an_engine_has_blocks_of_its_own(name: str) -> None:
+    """SGLang's take as much as vLLM's until an indexer chooses, and a half more from there on."""
+    vllm, sglang = (find_hardware(name).of_engine(engine) for engine in ("vllm", "sglang"))
+
+    def block_s(profile: HardwareProfile, context: int) -> float:
+        work = forward_pass(find_transformer("deepseek-v4-pro"), batch=8, context=context, tp=8)
+        kinds = (CompressedAttention, CompressedIndexer)
+        return sum(count * profile.seconds(op).seconds for op, count in work.counted if isinstance(op, kinds))
+
+    near, far = (block_s(sglang, context) / block_s(vllm, context) for context in (1024, 32768))
+    assert 0.9 < near < 1.3
+    assert 1.2 < far < 1.9
+    assert far > near
+
+
+def test_what_an_engine_was_not_timed_in_is_anothers_and_wider() -> None:
+    profile = find_hardware("b200-sxm")
+    prompt = over_prompts(attention(), 512, 0)
+    own, others = (profile.of_engine(engine).seconds(prompt) for engine in ("vllm", "sglang"))
+    assert own.seconds == others.seconds
+    assert others.warning is not None
+    assert "sglang's kernels were not timed, vllm's were" in others.warning
+    assert others.log_sd > 0.25 > own.log_sd
