@@ -48,8 +48,9 @@ BUDGETS = {
     # Rounds of hybrids that no row tells.
     # Published links between machines.
     # What an engine drafts with over stages.
-    # What of an engine is newer than a version; checkpoints by their configs, and timings that few models read.
-    "ssdsim/hardware": (5_150, 24),
+    # What of an engine is newer than a version; checkpoints by their configs, and timings that few models read;
+    # compressed attention by engine.
+    "ssdsim/hardware": (5_170, 24),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
@@ -116,7 +117,7 @@ BUDGETS = {
     # a user's own models by llama-bench; blocks by engine and of MiniMax-M3; blocks of compressed attention.
     # Watts, where a table has them; experts and latent attention in a plain CSV.
     # What small files unpack to.
-    "calibration/importers": (3_755, 19),
+    "calibration/importers": (3_760, 19),
     # What other programs take of the cores, sides that say nothing for long; names of devices on ROCm and Metal.
     "calibration/machine": (2_390, 14),
     # A file that says that the hub is offline.
