@@ -7,7 +7,7 @@ arithmetic on passes and messages that were timed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 
 from ssdsim.base.errors import InputError
@@ -65,7 +65,17 @@ class StagedPass(Pass):
         return cost_of_pass(ForwardPass(operations, (), 0, ()), self.profile, self.runtime, self.model)
 
 
-def in_stages(steps: Mapping[str, Step], microbatches: int, beside: bool) -> Mapping[str, Step]:
+def in_stages(
+    steps: Mapping[str, Step], microbatches: int, beside: bool, alone: Collection[str] = ()
+) -> Mapping[str, Step]:
+    """The steps of a microbatch's rounds; those ``alone`` are of rounds that draft nothing."""
+    if microbatches == 1:
+        return steps
+    rounds = ({name: step for name, step in steps.items() if (name in alone) is plain} for plain in (False, True))
+    return {name: step for each in rounds if each for name, step in _in_turn(each, microbatches, beside).items()}
+
+
+def _in_turn(steps: Mapping[str, Step], microbatches: int, beside: bool) -> Mapping[str, Step]:
     """The steps of a microbatch's round, which waits for the others where a stage is busy longer than the round takes.
 
     With constant times a round takes the longer of two: one microbatch's way through all its steps, and what a stage
@@ -73,8 +83,6 @@ def in_stages(steps: Mapping[str, Step], microbatches: int, beside: bool) -> Map
     verify, so each microbatch waits for the drafts of all. A draft on devices of its own serves all as it serves
     several targets. Rounds of a cache count without its misses.
     """
-    if microbatches == 1:
-        return steps
     shares = {name: each.shares for name, step in steps.items() for each in step.passes if isinstance(each, StagedPass)}
     ((verify, (slowest, last)),) = shares.items()
     crossed = steps[verify].seconds

@@ -133,7 +133,7 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     check_devices(strategy.title, site, devices, together and not elsewhere)
     check_memory(site.batch, strategy.occupancies(site, drafter))
     steps = strategy.steps(site, drafter)
-    steps = in_stages(steps, site.microbatches, beside=devices.draft == 0)
+    steps = in_stages(steps, site.microbatches, beside=devices.draft == 0, alone=strategy.plain_steps)
     if site.network is None and devices.targets > 1 and devices.total > site.profile.device.count:
         sends = next(name for name, step in steps.items() if step.message is not None)
         steps = {**steps, sends: steps[sends].warning(_apart(strategy, site, devices))}

@@ -21,7 +21,8 @@ BUDGETS = {
     # Joules, from a replay that counts steps.
     # Where else a draft would do as well.
     # The rate of all microbatches of a batch.
-    "ssdsim/answers": (5_815, 31),
+    # A device of its own whose step differs by round has no clock.
+    "ssdsim/answers": (5_817, 31),
     # Limits of files, what is JSON; spellings in Python; all that a card lacks, the road to one that is not there;
     # bytes that are no text.
     # What small files unpack to; a disk without room has a name.
@@ -59,7 +60,8 @@ BUDGETS = {
     # Devices that share a cache.
     # Messages over the link of another profile.
     # Stages: a pass that crosses them, who waits for whom, what each holds.
-    "ssdsim/pricing": (2_269, 10),
+    # Rounds over stages that draft nothing.
+    "ssdsim/pricing": (2_277, 10),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.
     # The format of a draft beside a file.
@@ -97,7 +99,8 @@ BUDGETS = {
     # No rule of acceptance is described for trees.
     # A draft that serves microbatches; a tree over stages.
     # Drafts that end early, and a floor of acceptance.
-    "ssdsim/strategies": (5_860, 37),
+    # Drafts that end early, refused over stages.
+    "ssdsim/strategies": (5_863, 37),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     # Rules of acceptance, with what was published of them.
     # Trees by number, and what a draft made of each.

@@ -152,7 +152,11 @@ class SimActor:
         seconds = self._seconds(step)
         if self._tables and step in self._tables:
             if step not in self._by_round:
-                assert self._block is not None
+                if self._block is None:
+                    title = self._run.scenario.strategy.title
+                    raise InputError(
+                        f"{title}'s step '{step}' differs by round, on a device of its own: take --solver mc"
+                    )
                 self._by_round[step] = self._run.steps.over(step, self._block).tolist()
             seconds *= self._by_round[step][self._at]
         if seconds == 0.0:

@@ -62,8 +62,11 @@ class Gate(Record):
 
         Raises
         ------
-        DoesNotFit : what drafts states no confidence, or requests differ, whose confidences nobody has described.
+        DoesNotFit : what drafts states no confidence, requests differ, whose confidences nobody has described, or the
+            target is on several stages.
         """
+        if settings["pp"] > 1:
+            raise DoesNotFit("--draft-p-min over pipeline stages (--pp) is not described")
         if not drafter.needs_device:
             raise DoesNotFit(f"{drafter.title} states no confidence in its tokens: give no --draft-p-min")
         if accepted.kinds is not None:

@@ -197,6 +197,16 @@ def test_what_an_engine_keeps_for_itself_it_keeps_on_every_device_whatever_layer
         assert keeping.weights_bytes == bare.weights_bytes + own
 
 
+@pytest.mark.parametrize(("floor", "as_fast_as"), [(0.0, "sd"), (1.0, "ar")])
+def test_below_its_floor_sd_is_ar_over_the_same_stages(floor: float, as_fast_as: str) -> None:
+    """Rounds without drafts wait for other microbatches as AR's do."""
+    on = {"tp": 2, "pp": 2, "b": 32}
+    gated, plain = scenario("sd", acceptance_floor=floor, **on), scenario(as_fast_as, **on)
+    assert round_s(gated) == pytest.approx(round_s(plain))
+    drawn = simulate(gated, solver="des", rounds=500, seed=1).tokens_per_second.value
+    assert drawn == pytest.approx(float(plain.estimate.tokens_per_second), rel=0.05)
+
+
 def test_gpus_are_those_of_all_stages() -> None:
     assert [scenario(name, tp=2, pp=2).gpus for name in ("ar", "sd", "ssd")] == [4, 4, 5]
     found = recommend(gpus=8, b=[16], pp=2, tp=[4], k=[4], target="llama-3.1-70b", alpha=0.8, hardware="h100-sxm")
@@ -246,6 +256,8 @@ def test_what_is_not_described_on_stages_is_refused_in_one_line() -> None:
         configure(**ASKED, tp=2, pp=2, strategies=("sd",), drafter="self")
     with refused("--pp", error=DoesNotFit):
         configure(**ASKED, tp=2, pp=2, strategies=("ssd",), targets=2)
+    with refused("--draft-p-min", "--pp", error=DoesNotFit):
+        configure(**ASKED, tp=2, pp=2, strategies=("sd",), draft_p_min=0.5)
     with refused("--pp"):
         serve(workload=requests(10, 1.0), solver="closed", strategies="ar", tp=2, pp=2, hardware="h100-sxm")
 

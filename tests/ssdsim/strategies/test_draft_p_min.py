@@ -79,6 +79,15 @@ def test_drawn_rounds_are_those_of_the_closed_form(solver: Any, b: int, least: f
     assert run.tokens_per_round.value == pytest.approx(float(case.tokens.averages.tokens_per_round), rel=0.05)
 
 
+def test_a_draft_on_a_device_of_its_own_is_drawn_without_a_clock() -> None:
+    """Its actor does not know the outcomes that its target draws."""
+    case = configure(strategies="sd", b=4, draft_p_min=0.7, k=5, alpha=0.6, sd_draft="separate").scenarios["sd"]
+    run = simulate(case, solver="mc", rounds=2_000, seed=3, confidence=0.999).tokens_per_second
+    assert run.low <= rate(case) <= run.high
+    with refused("--solver mc"):
+        simulate(case, solver="des", rounds=10)
+
+
 def test_it_pays_at_a_low_confidence_and_costs_at_a_high_one_as_llama_cpp_users_found() -> None:
     """MTP at K 5: 103.5 tokens/s at 0, 115.5 at 0.3 and 99.2 at 0.8 on one card; 130 and, at 0.85, 96 on another."""
     for card in ("rtx-pro-6000", "rtx-5090"):
