@@ -41,7 +41,7 @@ def elsewhere(here: Prediction, at: Callable[[Mapping[str, Any]], Prediction]) -
         return ()
     best, found = here.verdict.best, list[Elsewhere]()
     least = _level(here, best) - TIED
-    for where, options, apart in _places(here):
+    for options, apart in _places(here):
         try:
             there = at(options)
         except InputError:
@@ -52,12 +52,15 @@ def elsewhere(here: Prediction, at: Callable[[Mapping[str, Any]], Prediction]) -
         if fastest is not None and levels[fastest] >= least:
             least = levels[fastest] + TIED
             ratio = there.rates.shown(fastest) / here.rates.shown(best)
+            more = there.configuration.scenarios[fastest].devices.draft
+            name = short_hardware_name(here.configuration.settings["hardware"])
+            where = f"on {'one' if more == 1 else more} more {name}" if apart else "beside its target"
             found.append(Elsewhere(where, fastest, there.rates.gpus[fastest], ratio))
     return tuple(found)
 
 
-def _places(here: Prediction) -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Other places, the options that put the draft there, and whether it has a device of its own then."""
+def _places(here: Prediction) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Options that put the draft at other places, and whether it has a device of its own there."""
     given, settings = here.configuration.given_options, here.configuration.settings
     kept = {name: value for name, value in given.items() if name not in {*_PLACE, "subject"}}
     kept["strategies"] = [name for name in here.configuration.scenarios if strategies.ALL.named(name).drafts]
@@ -65,12 +68,8 @@ def _places(here: Prediction) -> Iterator[tuple[str, dict[str, Any], bool]]:
     if best.devices.draft or not best.strategy.drafts:
         beside = {name: value for name, value in kept.items() if name != SD_DRAFT.name}
         shared = {} if DRAFT_PLACE.refuses(given, _SHARED) else {DRAFT_PLACE.option: _SHARED}
-        yield "beside its target", beside | shared, False
-    yield (
-        f"on one more {short_hardware_name(settings['hardware'])}",
-        kept | {"draft_hardware": settings["hardware"]},
-        True,
-    )
+        yield beside | shared, False
+    yield kept | {"draft_hardware": settings["hardware"]}, True
 
 
 def _level(prediction: Prediction, name: str) -> float:

@@ -48,6 +48,8 @@ def test_one_more_of_the_targets_kind_is_told_where_it_is_no_slower() -> None:
     there = predict(**H100, strategies="ssd")
     ratio = there.rates.shown("ssd") / found.rates.shown(found.verdict.best)
     assert found.draft_elsewhere[0].ratio == pytest.approx(ratio, rel=0.01)
+    several = predict(**H100, draft_hardware="rtx-4090", draft_gpus=2, strategies="ar,ssd", k=3)
+    assert places(several) == [("on 2 more h100-sxm", "ssd", 6.0)]
     assert predict(**H100 | {"hardware": "rtx-3090", "tp": 1}, draft_hardware="h100-sxm").draft_elsewhere == ()
 
 
