@@ -35,7 +35,10 @@ _AS_FAST = 1.015  # a ratio that rounds to no more than 1.01
 BAR_WIDTH = 56
 _ALL, _MORE = "--explain: rounds, ranges, sources", "--explain: more"
 # what recommend takes beside what is always carried
-_ASKED_TOO = ("pp", "pp_link", "context", "alpha", "pair", "text", "acceptance")
+_ASKED_TOO = (
+    *("pp", "pp_link", "dcp", "draft_link", "context", "alpha", "pair", "text", "acceptance"),
+    *("acceptance_rule", "rule_odds", "acceptance_floor", "draft_p_min"),
+)
 _BESIDE_NEXT = MOST_COLUMNS - 10  # labels and their gap
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below
 _STYLES = {"verify": "blue", "draft": "yellow", "communicate": "magenta", "fallback": "red", "host": "bright_black"}

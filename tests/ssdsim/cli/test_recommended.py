@@ -55,7 +55,13 @@ def test_a_strategy_that_an_engine_has_not_can_be_priced() -> None:
 def test_the_next_command_keeps_what_was_given() -> None:
     given = "--model llama-3.1-8b --hardware h100-sxm --engine vllm -b 16"
     assert f"Next ssdsim recommend --gpus 8 {given}; --explain: " in words("predict", *given.split(), "--quiet")
-    for more in ("--context 8192 --alpha 0.8,0.7", "--context 4096 --text code"):
+    for more in (
+        "--context 8192 --alpha 0.8,0.7",
+        "--context 4096 --text code",
+        "--alpha 0.8 --acceptance-rule fly",
+        "--draft-link tcp --alpha 0.8",
+        "--alpha 0.8 --acceptance-floor 0.4",
+    ):
         said = " ".join(asked("predict", *given.split(), *more.split(), "--quiet").stdout.split())
         assert f"Next ssdsim recommend --gpus 8 {given} {more}; --explain: " in said
     assert "Next ssdsim recommend --gpus 8 --explain" in words("predict", "--quiet")
