@@ -65,9 +65,18 @@ def _road_to_hardware(name: str) -> str:
 
 
 def _road_to_transformer(name: str) -> str:
-    """How the config.json of a model is had, which is a card."""
+    """How the config.json of a model is had, which is a card, and whose card stands for it as long as it is not."""
     hub = name if name.count("/") == 1 else "OWNER/NAME"
-    return f"Another model is its config.json: hf download {hub} config.json --local-dir DIR, and --model DIR"
+    config = f"Another model is its config.json: hf download {hub} config.json --local-dir DIR, and --model DIR"
+    version = _version_of(_alias(name))
+    near = next((card for card in TRANSFORMERS.files if version and _version_of(card) == version), None)
+    return f"{config}; until then the nearest is {near}, which may differ" if near else config
+
+
+def _version_of(name: str) -> tuple[str, str] | None:
+    """A model's name without the first number in it that is no size, and what that has before its point."""
+    number = re.search(r"(?<=[a-z-])(\d+)(?:\.\d+)?(?![\d.]*[bm])", name)
+    return None if number is None else (name[: number.start()] + name[number.end() :], number[1])
 
 
 TRANSFORMERS = Shelf(

@@ -15,6 +15,7 @@ from ssdsim.hardware.catalog import (
     other_vocabulary,
     plain_name,
 )
+from ssdsim.hardware.runtime_card import Runs
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.site import Site
@@ -60,33 +61,38 @@ def _is_named(settings: Settings) -> bool:
 
 def _head_of(options: Mapping[str, Any], named: bool) -> tuple[str, str]:
     """The drafter of a target, and why it is not the default: its own MTP layers; where no smaller model of its family
-    is known, an EAGLE-3 head that was made for it. An engine that is named must be able to run it.
+    is known, a head that was made for it. An engine that is named must be able to run it.
     """
     if options["t_sd"] is None and not named and isinstance(options["target"], str):
         target, engine = find_transformer(options["target"]), options["engine"]
         runs = find_runtime(engine).runs if isinstance(engine, str) else None  # a grid may have several
         if target.mtp_layers and (runs is None or MTP.name in runs.drafters):
             return MTP.name, f"the MTP layers of {target.name}"
-        headless = draft_in_family(target) is not None or (runs is not None and Eagle3.name not in runs.drafters)
-        if not headless and any(card.target == plain_name(target.name) for card in drafters_of(Eagle3.name)):
-            return Eagle3.name, f"no smaller model of the family of {target.name} is known"
+        heads = _heads_for(target.name, runs) if draft_in_family(target) is None else []
+        if heads:
+            return heads[0], f"no smaller model of the family of {target.name} is known"
     return DEFAULTS["drafter"], ""
 
 
 def published_head(given: Mapping[str, Any]) -> str | None:
     """The kind of head that is published for the target beside the drafter that is assumed, which nobody named.
 
-    None where there is no such card, or the engine that is named does not run the kind. EAGLE-3 comes first.
+    None where there is no such card, or the engine that is named does not run the kind.
     """
     said = {name: value for name, value in given.items() if value is not None}
     if {"drafter", "draft", "t_sd"} & said.keys():
         return None
-    target = plain_name(find_transformer({**DEFAULTS, **said}["target"]).name)
     runs = find_runtime(said["engine"]).runs if "engine" in said else None
-    kinds = {card.drafter for card in drafters_of() if card.target == target} & set(priors().context.kinds)
-    kinds -= {drafter_by_options(said)}
+    own = drafter_by_options(said)
+    heads = _heads_for(find_transformer({**DEFAULTS, **said}["target"]).name, runs)
+    return next((kind for kind in heads if kind != own), None)
+
+
+def _heads_for(target: str, runs: Runs | None) -> list[str]:
+    """The kinds of heads that are published for a target and that an engine, if any, runs; EAGLE-3 comes first."""
+    kinds = {card.drafter for card in drafters_of() if card.target == plain_name(target)} & set(priors().context.kinds)
     ordered = sorted(kinds, key=lambda kind: (kind != Eagle3.name, kind))
-    return next((kind for kind in ordered if runs is None or kind in runs.drafters), None)
+    return [kind for kind in ordered if runs is None or kind in runs.drafters]
 
 
 def draft_by_options(given: Mapping[str, Any]) -> Transformer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import find_transformer, format_named, transformer_meant, transformer_names
 from ssdsim.question.configuration import configure
@@ -92,6 +93,25 @@ def test_a_format_in_a_name_is_priced_as_its_option(card: str, kept: str) -> Non
 def test_no_name_means_a_model_of_another_size_or_family(said: str) -> None:
     with refused("transformer", said):
         find_transformer(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "near"),
+    [
+        ("glm-5.3", "glm-5.2"),
+        ("zai-org/GLM-5.3", "glm-5.2"),
+        ("deepseek-ai/DeepSeek-V4.1-Flash", "deepseek-v4-flash"),
+        ("minimax-m2.7", "minimax-m2.5"),
+        ("kimi-k2.5", None),
+        ("qwen3-14b", None),
+        ("llama-5-8b", None),
+    ],
+)
+def test_a_refusal_names_the_nearest_version_of_a_model_and_no_other(said: str, near: str | None) -> None:
+    with pytest.raises(InputError) as refusal:
+        find_transformer(said)
+    assert ("until then the nearest is" in str(refusal.value)) == (near is not None)
+    assert near is None or f"the nearest is {near}, which may differ" in str(refusal.value)
 
 
 def test_one_note_says_the_card_and_the_format_that_a_name_means() -> None:

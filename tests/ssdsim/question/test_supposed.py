@@ -14,7 +14,7 @@ from ssdsim import predict
 from ssdsim.base.bundled import models_folder
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import configure
-from ssdsim.question.drafting import published_head
+from ssdsim.question.drafting import drafter_by_options, published_head
 from ssdsim.question.options import ALL
 from ssdsim.question.supposed import PRIOR, PUBLISHED, moved
 from ssdsim.question.token_errors import averages_under, each_of
@@ -250,3 +250,8 @@ def test_on_eight_b200_a_target_s_own_module_beats_ssd_with_a_small_draft(target
         assert gain > (1.3 if b <= 16 else 1.0)
     with refused("SSD", "8 target and 1 draft devices"):
         predict(**at, **{**small, "strategies": "ssd"})
+
+
+def test_a_model_without_a_smaller_one_of_its_family_drafts_with_the_head_that_is_published() -> None:
+    assert drafter_by_options({"target": "kimi-k3"}) == "dspark"
+    assert drafter_by_options({"target": "kimi-k3", "engine": "sglang"}) == "model"

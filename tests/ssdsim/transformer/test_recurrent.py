@@ -296,3 +296,16 @@ def test_checkpoints_leave_parts_out_or_tell_the_format_of_each_layer(tmp_path: 
     del each["quantized_layers"]["model.layers.5.mlp.up_proj"]
     with refused("mlp", "nvfp4"):
         read("27b", tmp_path, quantization_config={"quant_method": "modelopt", **each})
+
+
+def test_a_card_of_published_sizes_has_them() -> None:
+    """Kimi-K3: what its makers and engines say of it, none of which its card was fitted to but 2,779 and 105 G."""
+    card = find_transformer("kimi-k3")
+    assert card.recurrent is not None
+    of_state = card.recurrent.parameters(card.hidden_size) + card.recurrent.small_parameters(card.hidden_size)
+    of_attention = sum(card.parameters_by_part[part] for part in ("attention", "attention_out")) / card.attention_layers
+    assert card.active_parameters / 1e9 == pytest.approx(105, rel=0.005)
+    assert of_state / 1e6 == pytest.approx(444, rel=0.005)
+    assert of_attention / 1e6 == pytest.approx(232, rel=0.005)
+    assert card.kv_bytes_per_token() == pytest.approx(27_600, rel=0.005)
+    assert card.recurrent.layers * card.recurrent.state_bytes() / 1e6 == pytest.approx(434, rel=0.005)

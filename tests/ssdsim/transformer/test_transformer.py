@@ -41,6 +41,7 @@ MIXTURES = {
     "glm-5.2": 743.4,
     "gpt-oss-120b": 116.8,
     "gpt-oss-20b": 20.9,
+    "kimi-k3": 2779.1,
     "llama-4-scout": 107.8,  # 109 with what sees
     "minimax-m2.5": 228.7,
     "minimax-m3": 426.2,  # 428 with what sees
