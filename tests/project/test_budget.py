@@ -51,7 +51,7 @@ BUDGETS = {
     # What an engine drafts with over stages.
     # What of an engine is newer than a version; checkpoints by their configs, and timings that few models read;
     # compressed attention by engine.
-    "ssdsim/hardware": (5_170, 24),
+    "ssdsim/hardware": (5_180, 24),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
@@ -72,7 +72,7 @@ BUDGETS = {
     # The link to a draft by its name.
     # Stages, their link, what engines lack on them.
     # Versions that have what a stated one is too old for.
-    "ssdsim/question": (4_450, 23),
+    "ssdsim/question": (4_456, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
