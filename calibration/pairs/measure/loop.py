@@ -20,6 +20,7 @@ from ssdsim import strategies
 from ssdsim.answers.simulation.events import Clock, Mailbox
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import MutableRecord, Record, field
+from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies import drafters
 
 
@@ -158,8 +159,8 @@ def with_hits(rounds: Sequence[PlayedRound], hits: Sequence[bool]) -> list[Playe
 
 
 _STRATEGIES = ("ar", "sd", "ssd")
-SEPARATE_ROLES = {"sd_draft": "separate", "targets": 1, "pp": 1, "b": 1, "acceptance_floor": None}
-"""Settings of the programs: the draft is a role of its own, and one target on one stage has it."""
+SEPARATE_ROLES = {**DEFAULTS, "sd_draft": "separate"}
+"""Settings of the programs: the draft is a role of its own; all else is as nobody said."""
 
 
 class Way(Record):

@@ -11,8 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from calibration.pairs.measure.checks import SIGNIFICANT, SamplingCheck, compare_greedy, sampled
-from calibration.pairs.measure.loop import Loop, Way
+from calibration.pairs.measure.loop import SEPARATE_ROLES, Loop, Way
 from calibration.pairs.measure.verification import EVERYTHING, Cut, Probabilities, Rules, Speculation, Verified, softmax
+from ssdsim import strategies
+from ssdsim.strategies import drafters
 from tests.calibration.measure.chains import MarkovChain, chain_pair
 from tests.refusals import refused
 
@@ -139,3 +141,10 @@ def test_a_near_tie_is_told_from_a_bug() -> None:
 def test_a_strategy_without_a_loop_is_refused() -> None:
     with refused("pearl"):
         Way("pearl")
+
+
+@pytest.mark.parametrize("strategy", ["ar", "sd", "ssd"])
+def test_real_loops_have_every_option_that_programs_read(strategy: str) -> None:
+    """A later option, --pp, was none of theirs: KeyError."""
+    roles = strategies.ALL.named(strategy).programs(SEPARATE_ROLES, drafters.ALL.named("model"))
+    assert roles.keys() == ({"target"} if strategy == "ar" else {"target", "draft"})
