@@ -19,6 +19,7 @@ from ssdsim.base.intervals import Draws
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.question.checked_options import without_unsaid
 from ssdsim.question.drafting import draft_by_options, drafter_by_options
 from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others, varied_by
 from ssdsim.question.place import with_calibrated
@@ -158,7 +159,7 @@ def candidates(*, seed: int = 0, **options: Any) -> Candidates:
     -------
     Candidates : every choice in every cell, and the reason for cells in which nothing fits.
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    given = without_unsaid(options)
     refuse_others("a schedule", given, ("strategies", *CELLS, *choices(), *fixed_options()))
     names = ALL["strategies"].checked(given.pop("strategies", strategies.DEFAULT))
     fixed = {name: value for name, value in given.items() if name in fixed_options()}

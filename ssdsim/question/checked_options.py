@@ -93,6 +93,24 @@ def _is_unsaid(name: str, value: Any) -> bool:
     return value is None or (isinstance(value, str) and value != "" and value == ALL[name].unsaid)
 
 
+def without_unsaid(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a search varies beyond what is given: options that say something, each a value or a list.
+
+    Raises
+    ------
+    InputError : a list has a word that leaves the value to the answer, and more.
+    """
+    said = dict[str, Any]()
+    for name, value in given.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        left = [isinstance(each, str) and name in ALL and _is_unsaid(name, each) for each in values]
+        if any(left) and len(values) > 1:
+            raise InputError(f"{spelled(name)}: {ALL[name].unsaid} leaves the value to the search, so it stands alone")
+        if value is not None and not any(left):
+            said[name] = value
+    return said
+
+
 def _checked(name: str, value: Any) -> Any:
     if isinstance(value, list | tuple) and None in value:
         raise InputError(f"{spelled(name)} must not have None in its list")

@@ -19,7 +19,7 @@ from ssdsim.hardware.runtime_card import Runs
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.site import Site
-from ssdsim.question.options import DEFAULTS
+from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.question.supposed import PRIOR, PUBLISHED, supposed
 from ssdsim.strategies import drafters
 from ssdsim.strategies.drafters.eagle import Eagle3
@@ -43,7 +43,9 @@ def _draft(options: Mapping[str, Any], named: str | None) -> Draft:
 def drafter_by_options(given: Mapping[str, Any]) -> str:
     """What drafts, from the options that were given alone."""
     said = {name: value for name, value in given.items() if value is not None}
-    return str(said.get("drafter") or _head_of({**DEFAULTS, **said}, "draft" in said)[0])
+    if "drafter" in said:
+        return str(ALL["drafter"].checked(said["drafter"]))
+    return _head_of({**DEFAULTS, **said}, "draft" in said)[0]
 
 
 def settle_drafter(settings: Settings) -> None:

@@ -21,6 +21,7 @@ from ssdsim.base.option import in_python, option_names, options_of, pop_record
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.cost import TimingErrors
+from ssdsim.question.checked_options import without_unsaid
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import ALL, refuse_others
 from ssdsim.question.place import runtime_for
@@ -105,6 +106,7 @@ def served(
         goal or Goal(),
         effort or ServeSolverOptions(),
     )
+    options = without_unsaid(options)
     options["targets"] = fleet.targets(options.pop("targets", None))
     workload = load.arrives(effort.seed, goal.capacity)
     _check(workload, goal, effort)

@@ -72,7 +72,8 @@ BUDGETS = {
     # The link to a draft by its name.
     # Stages, their link, what engines lack on them.
     # Versions that have what a stated one is too old for.
-    "ssdsim/question": (4_456, 23),
+    # A word that leaves a value to a search.
+    "ssdsim/question": (4_473, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
@@ -124,7 +125,7 @@ BUDGETS = {
     # What other programs take of the cores, sides that say nothing for long; names of devices on ROCm and Metal.
     "calibration/machine": (2_390, 14),
     # A file that says that the hub is offline.
-    "calibration/pairs": (3_492, 19),
+    "calibration/pairs": (3_493, 19),
     # Versions, mixed passes; which rows tell a number or a version, and where a fit ends.
     # Rows of a version that the card knows.
     "calibration/runtimes": (1_131, 5),

@@ -17,7 +17,7 @@ from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import find_hardware, find_transformer, full_hardware_name, short_hardware_name
 from ssdsim.hardware.profile import HardwareProfile, provenance_summary
 from ssdsim.pricing.occupancy import Devices, is_host_of
-from ssdsim.question.checked_options import checked
+from ssdsim.question.checked_options import checked, without_unsaid
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import ALL, DEFAULTS, members, unknown, varied_by, with_ranges
@@ -161,7 +161,7 @@ def make_request(
     **given: Any,
 ) -> SearchRequest:
     """Check the question and settle the searched values; ``given`` are options of the workload and of the search."""
-    options = with_ranges({name: value for name, value in given.items() if value is not None})
+    options = with_ranges(without_unsaid(given))
     count, options, drafts = _counted(gpus, options)
     options = with_calibrated(options, workload())
     names = ALL["strategies"].checked(options.pop("strategies", strategies.DEFAULT))
