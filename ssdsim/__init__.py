@@ -50,7 +50,7 @@ _HOME = {
     "simulate": "ssdsim.answers.simulation.simulate",
     "sweep": "ssdsim.answers.sweep",
     "validate": "calibration.validation.run",
-    "validate_pair": "calibration.validation.tokens.run",
+    "validate_pair": "calibration.validation.tokens.answer",
     "validate_paper": "calibration.validation.replay",
     "validate_rows": "calibration.validation.measured",
     "window": "ssdsim.answers.window",

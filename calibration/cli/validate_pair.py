@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calibration.cli.calibrate import alone_under_torchrun
-from calibration.validation.tokens.run import RealPair, ValidatedPair, validate_pair
+from calibration.validation.tokens.answer import RealPair, ValidatedPair, validate_pair
 from ssdsim import strategies as known
 from ssdsim.base.kinds import Percent
 from ssdsim.cli.console import console, echo

@@ -255,6 +255,18 @@ def test_predict_loads_nothing_that_it_does_not_need() -> None:
     assert done.stdout.strip().endswith("[]")
 
 
+@pytest.mark.long
+def test_every_verb_can_be_asked_without_torch() -> None:
+    """A paper and an engine's rows are replayed without it, and an option that is unknown looks for its verbs."""
+    code = (
+        "import sys; sys.modules.update(torch=None, transformers=None)\n"
+        "from importlib import import_module; from ssdsim.cli.main import VERBS\n"
+        "for module, _ in VERBS.values(): import_module(module)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 THREADS = """
 import os, sys
 from ssdsim.cli.main import main
