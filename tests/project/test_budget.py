@@ -101,7 +101,7 @@ BUDGETS = {
     # A draft that serves microbatches; a tree over stages.
     # Drafts that end early, and a floor of acceptance.
     # Drafts that end early, refused over stages.
-    "ssdsim/strategies": (5_863, 37),
+    "ssdsim/strategies": (5_871, 37),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     # Rules of acceptance, with what was published of them.
     # Trees by number, and what a draft made of each.

@@ -17,6 +17,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, RowTable, Step
 from ssdsim.rounds.kernel import GatedDrafts, Kernel, Tokens
 from ssdsim.tokens.acceptance import rates_of
+from ssdsim.tokens.acceptance_models import RequestKinds
 from ssdsim.tokens.accepted import Accepted
 from ssdsim.tokens.confidence import passing
 
@@ -49,7 +50,7 @@ class Gate(Record):
     """Drafts of K tokens whose confidences are ``Beta(a s, (1 - a) s)`` about the acceptance ``rates`` by position.
 
     All sequences of a batch draft together: as long as one goes on, there is another pass. The pass of the token that
-    is not proposed was made.
+    is not proposed was made. Requests that differ are taken as one, with the rates of all their rounds.
     """
 
     rates: Array
@@ -62,16 +63,14 @@ class Gate(Record):
 
         Raises
         ------
-        DoesNotFit : what drafts states no confidence, requests differ, whose confidences nobody has described, or the
-            target is on several stages.
+        DoesNotFit : what drafts states no confidence, or the target is on several stages.
         """
         if settings["pp"] > 1:
             raise DoesNotFit("--draft-p-min over pipeline stages (--pp) is not described")
         if not drafter.needs_device:
             raise DoesNotFit(f"{drafter.title} states no confidence in its tokens: give no --draft-p-min")
-        if accepted.kinds is not None:
-            raise DoesNotFit("--draft-p-min takes requests that are alike: give --alpha alone")
-        return cls(rates_of(accepted.pmf), float(settings["confidence_spread"]), float(settings["draft_p_min"]))
+        pmf = accepted.pmf if accepted.kinds is None else _of_all_rounds(accepted.kinds)
+        return cls(rates_of(pmf), float(settings["confidence_spread"]), float(settings["draft_p_min"]))
 
     @property
     def accepted_pmf(self) -> Array:
@@ -125,6 +124,12 @@ class Gate(Record):
         assert isinstance(kernel, Kernel)
         rates = tuple(self.rates.tolist())
         return GatedDrafts(kernel.states, kernel.p, rates=rates, concentration=self.concentration, least=self.least)
+
+
+def _of_all_rounds(kinds: RequestKinds) -> Array:
+    """Accepted lengths over the rounds of long answers, of which a slow kind of request has more."""
+    rounds = kinds.weights / (kinds.pmfs @ np.arange(1.0, kinds.pmfs.shape[1] + 1.0))
+    return np.asarray(rounds @ kinds.pmfs / rounds.sum())
 
 
 def _with_passes(pieces: Sequence[Piece], k: int, passes: float) -> tuple[Piece, ...]:

@@ -108,7 +108,11 @@ def test_the_spread_of_confidences_is_an_input_that_moves_the_price() -> None:
 def test_it_is_refused_where_nothing_states_a_confidence() -> None:
     with refused("--draft-p-min"):
         configure(strategies="sd", drafter="ngram", k=4, draft_p_min=0.5)
-    with refused("--draft-p-min"):
-        configure(strategies="sd", t_sd=0.2, alpha_concentration=4.0, draft_p_min=0.5)
     with refused("--draft-p-min", "--acceptance-floor"):
         configure(strategies="sd", t_sd=0.2, acceptance_floor=0.4, draft_p_min=0.5)
+
+
+def test_requests_that_differ_are_taken_with_the_rates_of_all_their_rounds() -> None:
+    differ: dict[str, Any] = {"alpha_concentration": 4.0, "output_tokens": 512}
+    assert rate(sd(2, draft_p_min=1e-12, **differ)) == pytest.approx(rate(sd(2, **differ)), rel=0.01)
+    assert rate(sd(2, draft_p_min=0.9, **differ)) < rate(sd(2, **differ))
