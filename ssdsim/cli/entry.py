@@ -38,7 +38,7 @@ def _end(*_: object) -> None:
 
 
 def _unraisable(lost: "UnraisableHookArgs") -> None:
-    """An interrupt that came where Python drops errors, such as a callback of the garbage's, comes again soon."""
+    """Send an interrupt again soon that came where Python drops errors, such as in the garbage collector."""
     if lost.exc_type is KeyboardInterrupt:
         _thread.start_new_thread(_interrupt_soon, (_thread.get_ident(),))
     else:

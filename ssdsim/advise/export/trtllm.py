@@ -17,6 +17,8 @@ from ssdsim.advise.export.dialect import (
     ranges,
     stages_flags,
 )
+from ssdsim.base.errors import InputError
+from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies.drafters.model import ModelDrafter
 
@@ -83,7 +85,7 @@ def _speculative(candidates: Candidates, lookaheads: Mapping[int, int], notes: l
         said["speculative_model_dir"] = checkpoint(candidates, "draft", notes)
     if candidates.options.get("acceptance_rule") == "relaxed":
         said |= _RELAXED
-        notes.append("TensorRT-LLM relaxes acceptance of MTP's drafts alone, and only while DeepSeek-R1 thinks")
+        notes.append("TensorRT-LLM relaxes acceptance only while DeepSeek-R1 thinks")
     if (floor := candidates.options.get("acceptance_floor")) is not None:
         said |= {"acceptance_rate_threshold": floor, "acceptance_rate_window_size": _WINDOW}
         notes.append(f"below the floor, over {_WINDOW} iterations, it drafts no more until it is started again")
@@ -97,10 +99,17 @@ def _speculative(candidates: Candidates, lookaheads: Mapping[int, int], notes: l
         yield f"  {key}: {value}"
 
 
+def _check_relaxed(options: Mapping[str, Any]) -> None:
+    """Raise :class:`InputError` where acceptance is to be relaxed of drafts whose configuration has no such key."""
+    if options.get("acceptance_rule") == "relaxed" and drafter_by_options(options) != "mtp":
+        raise InputError("--format trtllm: TensorRT-LLM has --acceptance-rule relaxed for --drafter mtp alone")
+
+
 DIALECT = Dialect(
     name="trtllm",
     runtime="trtllm",
     drafters=tuple(DECODING),
     write=command,
+    check=_check_relaxed,
     switches=("relaxed", "acceptance_floor"),
 )

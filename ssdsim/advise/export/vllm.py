@@ -45,6 +45,7 @@ _WITH_GRAPHS = "VLLM_USE_V2_MODEL_RUNNER=1"
 _WITHOUT_GRAPHS = 0.14
 """What verification loses without them, at one sequence (its issue 49548)."""
 _GRAPHS = f"{_WITH_GRAPHS} keeps full CUDA graphs beside the table (vLLM's pull request 45953), as priced"
+_STAGES = "--pipeline-parallel-size"
 _TABLE = "num_speculative_tokens_per_batch_size"
 _ARCTIC = "vLLM's suffix decoding needs arctic-inference; it proposes as many tokens as a match is long, K at most"
 
@@ -70,8 +71,8 @@ def config(engine: Dialect, candidates: Candidates, names: Sequence[str], notes:
     """The JSON object of ``--speculative-config``; ``null`` where nothing is drafted anywhere."""
     made = speculative(engine, candidates, names, notes)
     _note_experts(candidates, notes)
-    if (sharing := _sharing(candidates)) and made is not None:
-        notes.append(f"start vLLM with {' '.join(sharing)}")
+    if flags := [*stages_flags(_STAGES, candidates), *_sharing(candidates)]:
+        notes.append(f"start vLLM with {' '.join(flags)}")
     if made is None:
         notes.append("AR is best everywhere: start vLLM without --speculative-config")
     return json.dumps(made) + "\n"
@@ -86,7 +87,7 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
         notes.append("all-to-alls are priced (--all2all-backend), not vLLM's default all-gather")
     else:
         words += ["--tensor-parallel-size", str(tp), *(["--enable-expert-parallel"] if ep > 1 else [])]
-    words += stages_flags("--pipeline-parallel-size", candidates)
+    words += stages_flags(_STAGES, candidates)
     _note_groups(candidates, notes)
     words += _sharing(candidates)
     if candidates.options.get("kv_dtype") == "float8":

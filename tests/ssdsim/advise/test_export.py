@@ -561,12 +561,15 @@ def test_vllm_is_told_the_acceptance_rule(rule: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"acceptance_rule": "relaxed"}, {"use_relaxed_acceptance_for_thinking": "true", "relaxed_topk": "10"}),
+        (
+            {"acceptance_rule": "relaxed", "target": "deepseek-r1", "drafter": "mtp", "tp": 8, "hardware": "h200-sxm"},
+            {"use_relaxed_acceptance_for_thinking": "true", "relaxed_topk": "10"},
+        ),
         ({"acceptance_floor": 0.4}, {"acceptance_rate_threshold": "0.4"}),
     ],
 )
 def test_tensorrt_llm_is_told_how_drafts_are_tested(asked: dict[str, Any], said: dict[str, str]) -> None:
-    made = export("trtllm", **ONE, target="llama-3.1-8b", drafter="eagle3", **asked).text
+    made = export("trtllm", **{**ONE, "target": "llama-3.1-8b", "drafter": "eagle3", **asked}).text
     lines = dict(line.strip().split(": ", 1) for line in made.splitlines() if line.startswith("  "))
     assert said.items() <= lines.items()
     assert set(lines) <= {*KEYS["trtllm"]["keys"], *KEYS["trtllm"]["testing_keys"]}
@@ -578,6 +581,7 @@ def test_tensorrt_llm_is_told_how_drafts_are_tested(asked: dict[str, Any], said:
         ("vllm", {"acceptance_rule": "relaxed"}),
         ("vllm-serve", {"acceptance_floor": 0.4}),
         ("trtllm", {"acceptance_rule": "fly"}),
+        ("trtllm", {"acceptance_rule": "relaxed"}),
         ("sglang", {"acceptance_rule": "block", "temperature": 1.0}),
     ],
 )

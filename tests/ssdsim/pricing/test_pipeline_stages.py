@@ -240,6 +240,7 @@ def test_a_command_says_the_stages(format: str, said: str) -> None:
     options = {"target": "llama-3.1-70b", "drafter": "eagle3", "tp": 2, "b": [4], "k": [4], "alpha": 0.8}
     assert said in export(format, pp=2, **options).text
     assert said.split()[0] not in export(format, **options).text
+    assert any("--pipeline-parallel-size 2" in note for note in export("vllm", pp=2, **options).notes)
     if format != "vllm-serve":
         assert "pecul" not in export(format, pp=2, **options).text
 
