@@ -123,8 +123,9 @@ def _give(verb: str, given: Given, name: str, rng: Random) -> None:
     if needed and not given.keys() & {*needed}:
         _give(verb, given, rng.choice(needed), rng)
     chooser, names = owners(name) or ("", ())
-    if chooser in options_of(verb):
-        owner = rng.choice([each for each in names if verb != "explore" or each not in LONG_PAGES] or names)
+    names = tuple(each for each in names if verb != "explore" or each not in LONG_PAGES)
+    if names and chooser in options_of(verb):
+        owner = rng.choice(names)
         given[chooser] = ",".join(dict.fromkeys(("ar", "ssd", owner))) if chooser == "strategies" else owner
         if chooser == "strategies" and "b" in given and strategies.ALL.named(owner).most_sequences == 1:
             given["b"] = "1"
