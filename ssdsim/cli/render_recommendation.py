@@ -47,7 +47,8 @@ def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None
     alone = every and len(answers) == 1
     if alone:
         headline, table = _all_headline(recommendation, answers[0]), _all_rows(answers[0])
-        more = f"{max(0, len(answers[0].by_strategy) - _ROWS)} more"
+        left_out = len(answers[0].by_strategy) - _ROWS
+        more = f"{left_out} more" if left_out > 0 else more
     elif switched:
         headline, table = _switch_headline(recommendation.request, answers), switched
     else:
