@@ -196,7 +196,7 @@ def test_a_draft_that_reads_its_targets_cache_has_no_part_of_it() -> None:
 
 
 def test_what_the_page_says_is_so() -> None:
-    page = " ".join((PROJECT / "docs/how-to/mixtures.md").read_text(encoding="utf-8").split())
+    page = " ".join((PROJECT / "docs/how-to/parallelism.md").read_text(encoding="utf-8").split())
 
     def speed(name: str, batch: int, **more: Any) -> float:
         return float(predict(b=batch, strategies=("ar", "sd"), **{**LONG, **more}).estimates[name].tokens_per_second)

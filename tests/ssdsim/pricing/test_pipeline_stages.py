@@ -285,7 +285,7 @@ def test_stages_in_nodes_of_their_own_send_over_the_link_that_is_named() -> None
 
 
 def test_what_the_page_says_is_so() -> None:
-    page = " ".join((PROJECT / "docs/how-to/mixtures.md").read_text(encoding="utf-8").split())
+    page = " ".join((PROJECT / "docs/how-to/parallelism.md").read_text(encoding="utf-8").split())
 
     def speeds(*names: str, **more: Any) -> list[float]:
         options = {**ASKED, "k": None, "engine": "vllm", "strategies": names, **more}
