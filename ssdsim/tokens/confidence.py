@@ -18,7 +18,8 @@ import numpy as np
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
 
-_CELLS = 16_384  # of the logarithm of survivals
+_CELLS = 16_384  # of the logarithm of survivals, each a threshold that may be the best
+_OF_DRAWS = 2_048  # cells where the rows are known, as hundreds of draws ask: accepted tokens are right to 0.01 %
 _LEAST_LOG_SURVIVAL = 16.0  # what survives with e^-16 is never worth a row
 _TWO_VALUED = 1e-9  # a Beta with a smaller parameter is 0 or 1
 
@@ -34,12 +35,11 @@ class RowCurve(Record):
 
 
 @lru_cache(maxsize=128)  # one for each look at rates that are not sure, which every batch of an answer takes again
-def expected_curve(rates: tuple[float, ...], concentration: float) -> RowCurve:
+def expected_curve(rates: tuple[float, ...], concentration: float, cells: int = _CELLS) -> RowCurve:
     """The curve of acceptance ``rates`` by position, each given that all before were accepted."""
-    width = _LEAST_LOG_SURVIVAL / _CELLS
-    mass = survival = np.eye(1, _CELLS)[0]  # of the survival so far, by minus its logarithm: P(it is there), its mean
-    rows, reached = np.zeros(_CELLS), []
-    spectra = {rate: np.fft.rfft(_cells(rate, concentration, width), 2 * _CELLS) for rate in rates}
+    mass = survival = np.eye(1, cells)[0]  # of the survival so far, by minus its logarithm: P(it is there), its mean
+    rows, reached = np.zeros(cells), []
+    spectra = {rate: np.fft.rfft(_cells(rate, concentration, cells), 2 * cells) for rate in rates}
     for rate in rates:
         mass, survival = map(_convolved, (mass, survival), spectra[rate])
         rows += np.cumsum(mass)
@@ -61,28 +61,28 @@ def best_rows(rates: tuple[float, ...], concentration: float, round_s: Callable[
 
 def accepted_pmf(rates: tuple[float, ...], concentration: float, rows: float) -> Array:
     """P(exactly k of K tokens are accepted) where so many ``rows`` a sequence are verified, shape ``(K+1,)``."""
-    curve = expected_curve(rates, concentration)
+    curve = expected_curve(rates, concentration, _OF_DRAWS)
     reached = [np.interp(rows, curve.rows, each) for each in curve.reached.T]
     return -np.diff(np.minimum.accumulate([1.0, *reached, 0.0]))
 
 
 @lru_cache(maxsize=256)
-def _cells(rate: float, concentration: float, width: float) -> tuple[Array, Array]:
+def _cells(rate: float, concentration: float, cells: int) -> tuple[Array, Array]:
     """The cells of one confidence, rounded to the nearest: P(it is there), and its mean there."""
-    certain = np.eye(1, _CELLS)[0]
+    certain = np.eye(1, cells)[0]
     if min(rate, 1.0 - rate) * concentration < _TWO_VALUED:
         return rate * certain, rate * certain
     from scipy.special import betainc  # here, because predict must start fast
 
-    edges = np.exp(-width * np.maximum(0.0, np.arange(_CELLS + 1) - 0.5))
+    edges = np.exp(-_LEAST_LOG_SURVIVAL / cells * np.maximum(0.0, np.arange(cells + 1) - 0.5))
     a, b = rate * concentration, (1.0 - rate) * concentration
     return -np.diff(betainc(a, b, edges)), -rate * np.diff(betainc(a + 1.0, b, edges))
 
 
 def _convolved(one: Array, spectrum: Array) -> Array:
     """Convolution with cells of a ``spectrum``, without what leaves the last cell: survivals only fall."""
-    size = 2 * _CELLS
-    return np.maximum(0.0, np.fft.irfft(np.fft.rfft(one, size) * spectrum, size)[:_CELLS])
+    size = 2 * one.size
+    return np.maximum(0.0, np.fft.irfft(np.fft.rfft(one, size) * spectrum, size)[: one.size])
 
 
 def passing(rates: Array, concentration: float, least: float) -> tuple[Array, Array]:

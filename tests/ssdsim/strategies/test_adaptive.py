@@ -231,6 +231,15 @@ def test_accepted_tokens_are_a_distribution(rates: list[float], rows: float) -> 
     assert pmf.sum() == pytest.approx(1.0)
 
 
+@given(st.lists(st.floats(0.05, 0.99), min_size=1, max_size=8), st.floats(0.1, 100.0), st.floats(0.1, 1.0))
+def test_draws_see_the_tokens_that_the_finest_curve_has(rates: list[float], spread: float, share: float) -> None:
+    rows = share * len(rates)
+    fine = expected_curve(tuple(rates), spread)
+    reached = sum(float(np.interp(rows, fine.rows, each)) for each in fine.reached.T)
+    pmf = accepted_pmf(tuple(rates), spread, rows)
+    assert 1.0 + pmf @ np.arange(pmf.size) == pytest.approx(1.0 + reached, rel=1e-4)
+
+
 def test_a_choice_that_takes_time_is_paid() -> None:
     case = adaptive(16, 2.8, adaptive_rows=2.0, adaptive_ms=0.25)
     assert float(case.estimate.round_s) == pytest.approx(T_D + 1.0 + 0.25)
