@@ -146,8 +146,10 @@ def check_place(title: str, drafter: str, apart: bool) -> None:
         raise DoesNotFit(f"{title} drafts on devices of its own, {drafter} only on the target's, whose memory it reads")
 
 
-def check_devices(title: str, site: Site, devices: Devices, together: bool = True) -> None:
+def check_devices(title: str, site: Site, devices: Devices, together: bool = True, advice: str = "") -> None:
     """Each profile's node must have the devices of the model that runs there; of both, where they share a node.
+
+    A refusal of devices for the draft alone ends with ``advice``.
 
     Raises
     ------
@@ -159,16 +161,17 @@ def check_devices(title: str, site: Site, devices: Devices, together: bool = Tru
         fitting = [tp for tp in legal_tensor_parallel(site.target) if target // site.tp * tp + shared <= have]
         nearest_fit = _nearest(site, max(fitting)) if fitting else ""
         needs = f"{target} target and {shared} draft devices" if shared else f"{target} target devices"
+        beside = advice if target <= have else ""
         needs += "" if target <= site.tp or site.pp == 1 else " in a node (--pp-link rdma: a node for each stage)"
-        raise DoesNotFit(f"{title} needs {needs}, {site.profile.name} has {have}{nearest_fit}")
+        raise DoesNotFit(f"{title} needs {needs}, {site.profile.name} has {have}{nearest_fit}{beside}")
     if draft > site.draft_profile.device.count:
         count = site.draft_profile.device.count
         raise DoesNotFit(f"{title} needs {draft} draft devices, {site.draft_profile.name} has {count}")
 
 
 def _nearest(site: Site, tp: int) -> str:
-    """The degree for which there are devices, if the target has room there, else what it lacks."""
-    there = target_alone(replace(site, tp=tp, ep=min(site.ep, tp)), 0)
+    """The degree for which there are devices, if the target has room there, else what it lacks and has room there."""
+    there = target_alone(replace(site, tp=tp, ep=min(site.ep, tp)), 0, wider=False)
     if there.needs_bytes(site.batch) <= usable_bytes(site.profile):
         return f"; the nearest that fits is tp {tp}"
     return f"; at most tp {tp} is there, and {there.shortage(site.batch)}"
@@ -323,16 +326,16 @@ def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -
 
 
 @memoized
-def target_alone(site: Site, lookahead: int) -> Occupancy:
-    """The target with nothing beside it; a refusal says what has room."""
+def target_alone(site: Site, lookahead: int, wider: bool = True) -> Occupancy:
+    """The target with nothing beside it; a refusal says what has room, with more devices if they may be ``wider``."""
     alone = Occupancy(f"{site.target.name} at tp {site.tp}", [target_on(site, lookahead)], site.profile)
     short = alone.needs_bytes(site.batch) > usable_bytes(site.profile)
-    return replace(alone, advice=_with_room(site, lookahead, alone.largest_batch > 0)) if short else alone
+    return replace(alone, advice=_with_room(site, lookahead, alone.largest_batch > 0, wider)) if short else alone
 
 
-def _with_room(site: Site, lookahead: int, one_fits: bool) -> str:
-    """What has room for all sequences, one change at a time: more devices, more nodes, a shared cache, a shorter
-    context, a format of fewer bits.
+def _with_room(site: Site, lookahead: int, one_fits: bool, wider: bool) -> str:
+    """What has room for all sequences, one change at a time: more devices (if ``wider``), each sequence on one of them,
+    more nodes, a shared cache, a shorter context, a format of fewer bits.
 
     Where not even one sequence fits, and no format has room, also a smaller model.
     """
@@ -341,7 +344,7 @@ def _with_room(site: Site, lookahead: int, one_fits: bool) -> str:
         return target_on(replace(site, **changed), lookahead).total_bytes(site.batch) <= usable_bytes(site.profile)
 
     name, count = site.profile.name, site.profile.device.count
-    more = (tp for tp in legal_tensor_parallel(site.target) if tp > site.tp and count > 1)
+    more = (tp for tp in legal_tensor_parallel(site.target) if tp > site.tp and count > 1 and wider)
     degrees = (tp for tp in more if fits(tp=tp, ep=min(site.ep, tp)))
     contexts = range(_CONTEXT_STEP, site.context, _CONTEXT_STEP)
     shorter = contexts[: bisect(contexts, False, key=lambda tokens: not fits(context=tokens))]
@@ -352,7 +355,9 @@ def _with_room(site: Site, lookahead: int, one_fits: bool) -> str:
     ways = [
         f"{tp * site.pp} {name} (tp {tp}{f', a node has {count}' if own > count else ''})" for tp, own in there.items()
     ]
-    stages = (pp for pp in range(site.pp + 1, _stages_of_nodes(site) + 1) if fits(pp=pp))
+    if _splits_sequences(site) and fits(data_parallel=True, ep=site.tp):
+        ways.append("--attention data-parallel")
+    stages = (pp for pp in range(site.pp + 1, _stages_of_nodes(site) + 1) if fits(pp=pp) and wider)
     ways += [f"--pp {pp} --pp-link rdma" for pp in islice(stages, 1)]
     shared = (dcp for dcp in _sharing(site) if dcp > site.dcp and fits(dcp=dcp))
     ways += [f"--dcp {dcp}" for dcp in islice(shared, 1)]
@@ -363,6 +368,11 @@ def _with_room(site: Site, lookahead: int, one_fits: bool) -> str:
         return ""
     of = f" for {site.batch}" if site.batch > 1 else ""
     return f"; there is room{of} with {' or '.join(filter(None, (', '.join(ways[:-1]), ways[-1])))}"
+
+
+def _splits_sequences(site: Site) -> bool:
+    """Say whether each sequence may lie on one device of its own, which it does not yet."""
+    return bool(site.target.experts) and not site.data_parallel and site.tp > 1 == site.dcp == site.pp
 
 
 def _stages_of_nodes(site: Site) -> int:

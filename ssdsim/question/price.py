@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.record import Record, replace
-from ssdsim.base.settings import Settings
+from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import (
     Devices,
@@ -28,6 +28,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.pricing.unit_free import UnitFree
 from ssdsim.question.token_errors import Change, Changes, each_of, settings_under
 from ssdsim.rounds.round import Seconds
+from ssdsim.strategies.protocols.cached import DRAFT_PLACE
 from ssdsim.strategies.protocols.strategy import Strategy
 
 
@@ -130,7 +131,9 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     check_dtypes(site, strategy.drafts and drafter.needs_device, beside=devices.draft == 0)
     check_context(site, strategy.lookahead(settings))
     elsewhere = site.network is not None or devices.targets > 1  # another machine may have the draft
-    check_devices(strategy.title, site, devices, together and not elsewhere)
+    may_share = DRAFT_PLACE in strategy.searched and devices.draft == 1 and settings.source("engine") != GIVEN
+    advice = "; --draft-devices shared drafts on the target's" if may_share else ""
+    check_devices(strategy.title, site, devices, together and not elsewhere, advice)
     check_memory(site.batch, strategy.occupancies(site, drafter))
     steps = strategy.steps(site, drafter)
     steps = in_stages(steps, site.microbatches, beside=devices.draft == 0, alone=strategy.plain_steps)

@@ -45,7 +45,8 @@ def check_context_parallel(card: Transformer, tp: int, dcp: int) -> None:
     if dcp in allowed:
         return
     if (whole := _kept_whole(card)) is not None:
-        raise InputError(f"dcp {dcp}: {card.name} has {whole}, of which no shared cache is described; give dcp 1")
+        give = "dcp 1 or --attention data-parallel, which holds each cache once, too" if card.experts else "dcp 1"
+        raise InputError(f"dcp {dcp}: {card.name} has {whole}, of which no shared cache is described; give {give}")
     heads = "a latent cache" if card.latent else f"{card.kv_heads} kv heads"
     if allowed == (1,):
         raise InputError(f"dcp {dcp}: tp {tp} holds no cache of {card.name} twice ({heads}); give dcp 1")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import choice
+from ssdsim.base.record import replace
 from ssdsim.pricing.drafter import passes_over
 from ssdsim.pricing.occupancy import Demand, DoesNotFit
 from ssdsim.pricing.site import Site
@@ -59,7 +60,8 @@ class MTP(HeadDrafter):
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         one, modules = super().demand(site, tokens, branches, beside), _modules(site)
         shared = 0 if beside else of_target(site)
-        return Demand(shared + modules * (one.weights_bytes - shared), modules * one.sequence_bytes)
+        weights_bytes = shared + modules * (one.weights_bytes - shared)
+        return replace(one, weights_bytes=weights_bytes, sequence_bytes=modules * one.sequence_bytes)
 
 
 def _modules(site: Site) -> int:

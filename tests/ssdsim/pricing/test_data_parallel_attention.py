@@ -118,6 +118,15 @@ def test_the_whole_of_attention_costs_one_sequence_dear_and_a_thousand_pay_it_ba
         assert (told.settings["ep"], told.settings.source("ep")) == (8, "tp, beside data-parallel attention")
 
 
+def test_a_heads_cache_is_split_as_its_targets_is() -> None:
+    """A refusal's largest batch has room; a head's device holds an eighth of the sequences, as its target's does."""
+    at: dict[str, Any] = {"target": "glm-5.2", "hardware": "b200-sxm", "tp": 8, "engine": "sglang", "strategies": "sd"}
+    at |= {"attention": "data-parallel", "kv_dtype": "float8", "context": 131_072}
+    assert configure(**at, b=64).scenarios
+    with refused("fits is 64"):
+        configure(**at, b=72)
+
+
 def test_an_exchange_that_nobody_timed_is_taken_for_an_all_gather_and_says_so() -> None:
     profile = find_hardware("h100-sxm")
     timed = profile.seconds(Collective("dispatch", "all_to_all", 2**20, 8))

@@ -24,7 +24,7 @@ def ways(**options: Any) -> dict[str, Any]:
         configure(strategies="ar", **options)
     except DoesNotFit as error:
         _, _, said = str(error).partition("there is room")
-        named: dict[str, Any] = dict(re.findall(r"--(context|dtype|target) (\S+?)(?=,|$| )", said))
+        named: dict[str, Any] = dict(re.findall(r"--(context|dtype|target|attention) (\S+?)(?=,|$| )", said))
         named |= {"context": int(named["context"])} if "context" in named else {}
         degree = re.search(r"\(tp (\d+)(, a node has \d+)?\)", said)
         return named if degree is None or degree[2] else named | {"tp": int(degree[1])}
@@ -60,6 +60,24 @@ def test_two_cards_of_a_desktop_at_a_long_context_are_told_what_fits() -> None:
     told = " ".join(asked("recommend", "--gpus", "1xrtx-4090+1xrtx-3090", *pair, "--quiet").stdout.split())
     assert "nothing fits" in told
     assert "there is room with 2 rtx-4090 (tp 2), --context 16384 or --target qwen3-8b" in told
+
+
+def test_a_cache_that_every_device_would_hold_may_be_held_once() -> None:
+    """GLM-5.2's is sparse, so that --dcp is refused: the refusal, too, names what holds it once."""
+    at: dict[str, Any] = {"target": "glm-5.2", "hardware": "b200-sxm", "tp": 8, "context": 131_072, "engine": "vllm"}
+    assert ways(**at, b=64)["attention"] == "data-parallel"
+    with refused("dcp 8", "--attention data-parallel"):
+        configure(**at, dcp=8)
+
+
+def test_a_refusal_for_want_of_devices_does_not_name_more_devices() -> None:
+    """A draft has no ninth device; at four the target has no room, and the eight that there are do not help."""
+    at: dict[str, Any] = {"target": "deepseek-v4-pro", "hardware": "b200-sxm", "tp": 8, "b": 8, "context": 8192}
+    told = configure(**at, draft="qwen3-0.6b", any_vocabulary=True).no_room["ssd"]
+    assert "has 8; at most tp 4 is there" in told
+    assert "(tp 8)" not in told
+    assert "--draft-devices shared" in told
+    assert "ssd" in configure(**at, draft="qwen3-0.6b", any_vocabulary=True, draft_devices="shared").scenarios
 
 
 def test_more_devices_than_a_node_has_are_told_as_such() -> None:
