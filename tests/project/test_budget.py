@@ -61,7 +61,8 @@ BUDGETS = {
     # Messages over the link of another profile.
     # Stages: a pass that crosses them, who waits for whom, what each holds.
     # Rounds over stages that draft nothing.
-    "ssdsim/pricing": (2_277, 10),
+    # Each sequence on one device, where that has room.
+    "ssdsim/pricing": (2_287, 10),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.
     # The format of a draft beside a file.
@@ -72,8 +73,8 @@ BUDGETS = {
     # The link to a draft by its name.
     # Stages, their link, what engines lack on them.
     # Versions that have what a stated one is too old for.
-    # A word that leaves a value to a search.
-    "ssdsim/question": (4_473, 23),
+    # A word that leaves a value to a search; a draft that may share the target's devices.
+    "ssdsim/question": (4_476, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
