@@ -6,7 +6,7 @@ from itertools import accumulate
 from operator import mul
 from os.path import isfile
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
@@ -80,13 +80,15 @@ class DrafterCard(Card):
     """A published drafter: ``drafter`` is its kind (``--drafter``), ``target`` the card it was trained for.
 
     ``shape`` are the fields of its transformer card that its kind's recipe has otherwise for the target. ``checkpoint``
-    is its name on the Hugging Face hub, ``ranks`` of Medusa's heads the accuracy of each one's first guesses.
+    is its name on the Hugging Face hub, ``ranks`` of Medusa's heads the accuracy of each one's first guesses, ``block``
+    the most tokens that a block drafter was trained to make in its one pass.
     """
 
     name: OneLine
     drafter: str
     target: str = ""
     checkpoint: OneLine = ""
+    block: Annotated[int, Meta(ge=1, le=64)] | None = None
     shape: Mapping[str, int] = field(default_factory=dict)
     ranks: tuple[tuple[Rate, ...], ...] = ()
     acceptance: tuple[PublishedAcceptance, ...] = ()
@@ -116,6 +118,13 @@ def drafters_for(kind: str, target: str) -> Iterator[DrafterCard]:
     cards = drafters_of(kind)
     yield from (card for card in cards if card.target and card.target == target)
     yield from (card for card in cards if not card.target)
+
+
+def block_of(options: Mapping[str, Any], target: str) -> int | None:
+    """The most tokens that the drafter of a target makes in its one pass; None where its card says none."""
+    named = find_drafter(str(options.get("draft")))
+    cards = drafters_for(str(options.get("drafter")), target) if named is None else [named]
+    return next((card.block for card in cards), None)
 
 
 @cache

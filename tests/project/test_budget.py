@@ -106,7 +106,7 @@ BUDGETS = {
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     # Rules of acceptance, with what was published of them.
     # Trees by number, and what a draft made of each.
-    "ssdsim/tokens": (3_499, 22),
+    "ssdsim/tokens": (3_501, 22),
     # Names of checkpoints, activations of a device; a GRU after a block.
     # Headers of GGUF files.
     # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.

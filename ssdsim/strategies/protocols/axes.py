@@ -9,6 +9,7 @@ from typing import Any
 from ssdsim.base.record import Record
 from ssdsim.hardware.runtime_card import Runs
 from ssdsim.hardware.runtime_catalog import find_runtime
+from ssdsim.tokens.drafter_card import block_of
 from ssdsim.tokens.pair_choice import fan_outs_known, positions_known
 from ssdsim.tokens.saguaro import PLAIN, known_cs, why_not
 from ssdsim.transformer.card import Transformer
@@ -150,7 +151,7 @@ class NumberAxis(SearchAxis, kw_only=True):
 
 
 class LookaheadAxis(NumberAxis, kw_only=True):
-    """Tokens that are drafted in a row; no more than there are acceptance rates by position."""
+    """Tokens that are drafted in a row: no more than there are acceptance rates by position, or than a block has."""
 
     most: int = 16
     says: str = "{symbol} {value}"
@@ -162,8 +163,8 @@ class LookaheadAxis(NumberAxis, kw_only=True):
         return of_lengths or bool({"k", self.option, drafted} & given.keys())
 
     def possible(self, scope: Scope) -> Values:
-        known = positions_known(scope.options)
-        return tuple(range(1, (self.most if known is None else min(self.most, known)) + 1))
+        mosts = self.most, positions_known(scope.options), block_of(scope.options, scope.target.name)
+        return tuple(range(1, min(most for most in mosts if most is not None) + 1))
 
     def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
         known = positions_known(given)
