@@ -18,9 +18,10 @@ ALGORITHMS: Mapping[str, str] = {
     "eagle3": "EAGLE3",
     "mtp": "EAGLE",
     "dflash": "DFLASH",
+    "dspark": "DSPARK",
     "ngram": "NGRAM",
 }
-"""SGLang's names of ssdsim's drafters (its documentation at 067ad4d; DFLASH in newer ones)."""
+"""SGLang's names of ssdsim's drafters (its documentation at 067ad4d; DFLASH and DSPARK in newer ones)."""
 
 
 def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str]) -> str:
@@ -69,6 +70,8 @@ def speculative_flags(drafter: str, draft: str | None, k: int, beam: int, nodes:
         return [*words, "--speculative-num-draft-tokens", str(k + 1)]
     if drafter == "dflash":
         return [*words, "--speculative-dflash-block-size", str(k + 1)]
+    if drafter == "dspark":  # whose block has no token that was verified
+        return [*words, "--speculative-dspark-block-size", str(k)]
     words += ["--speculative-num-steps", str(k), "--speculative-eagle-topk", str(beam)]
     return [*words, "--speculative-num-draft-tokens", str(nodes + 1)]
 

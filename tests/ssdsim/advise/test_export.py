@@ -266,7 +266,8 @@ def test_tensorrt_llms_table_begins_with_its_largest_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("drafter", "algorithm"), [("eagle", "EAGLE"), ("eagle3", "EAGLE3"), ("dflash", "DFLASH"), ("ngram", "NGRAM")]
+    ("drafter", "algorithm"),
+    [("eagle", "EAGLE"), ("eagle3", "EAGLE3"), ("dflash", "DFLASH"), ("dspark", "DSPARK"), ("ngram", "NGRAM")],
 )
 def test_sglang_has_an_algorithm_for_its_drafters(drafter: str, algorithm: str) -> None:
     options = {"b": 1, "k": 4, "alpha": 0.8, "target": "llama-3.1-8b", "tp": 1, "strategies": ("ar", "sd")}

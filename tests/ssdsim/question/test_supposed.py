@@ -204,7 +204,8 @@ def test_the_title_says_what_is_accepted_in_few_digits() -> None:
         ({"target": "deepseek-r1"}, None),
         ({"target": "deepseek-v4-pro"}, "dspark"),
         ({"target": "deepseek-v4-pro", "engine": "vllm"}, "dspark"),
-        ({"target": "deepseek-v4-pro", "engine": "sglang"}, None),
+        ({"target": "deepseek-v4-pro", "engine": "sglang"}, "dspark"),
+        ({"target": "deepseek-v4-pro", "engine": "trtllm"}, None),
     ],
 )
 def test_a_head_is_named_beside_the_drafter_that_is_assumed(given: dict[str, Any], head: str | None) -> None:
@@ -254,4 +255,4 @@ def test_on_eight_b200_a_target_s_own_module_beats_ssd_with_a_small_draft(target
 
 def test_a_model_without_a_smaller_one_of_its_family_drafts_with_the_head_that_is_published() -> None:
     assert drafter_by_options({"target": "kimi-k3"}) == "dspark"
-    assert drafter_by_options({"target": "kimi-k3", "engine": "sglang"}) == "model"
+    assert drafter_by_options({"target": "kimi-k3", "engine": "trtllm"}) == "model"

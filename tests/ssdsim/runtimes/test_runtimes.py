@@ -427,7 +427,7 @@ def test_adaptive_verification_is_as_old_as_its_pulls(engine: str, drafter: str,
     """Pulls 47808 and 52228; DSpark itself is older: pull 46995."""
     asked = Engine.of({"engine": engine, "drafter": drafter})
     assert asked.lacks("adaptive") == lack
-    if engine.startswith("vllm") and engine != "vllm-0.24":
+    if engine != "vllm-0.24":
         assert asked.lacks("sd") is None
 
 
