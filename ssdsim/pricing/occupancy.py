@@ -372,7 +372,7 @@ def _with_room(site: Site, lookahead: int, one_fits: bool, wider: bool) -> str:
 
 def _splits_sequences(site: Site) -> bool:
     """Say whether each sequence may lie on one device of its own, which it does not yet."""
-    return bool(site.target.experts) and not site.data_parallel and site.tp > 1 == site.dcp == site.pp
+    return bool(site.target.experts) and not site.data_parallel and site.tp > 1 and site.dcp == site.pp == 1
 
 
 def _stages_of_nodes(site: Site) -> int:
