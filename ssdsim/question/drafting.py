@@ -79,14 +79,18 @@ def _head_of(options: Mapping[str, Any], named: bool) -> tuple[str, str]:
 def published_head(given: Mapping[str, Any]) -> str | None:
     """The kind of head that is published for the target beside the drafter that is assumed, which nobody named.
 
-    None where there is no such card, or the engine that is named does not run the kind.
+    So is one beside a drafter that the named engine does not run. None where there is no such card, or the engine does
+    not run the kind.
     """
     said = {name: value for name, value in given.items() if value is not None}
-    if {"drafter", "draft", "t_sd"} & said.keys():
-        return None
     runs = find_runtime(said["engine"]).runs if "engine" in said else None
+    named = said.pop("drafter", None)
+    if {"draft", "t_sd"} & said.keys() or (named is not None and (runs is None or named in runs.drafters)):
+        return None
     own = drafter_by_options(said)
     heads = _heads_for(find_transformer({**DEFAULTS, **said}["target"]).name, runs)
+    if named is not None and own != ModelDrafter.name:
+        return own
     return next((kind for kind in heads if kind != own), None)
 
 

@@ -135,8 +135,10 @@ def find_link(name: str, option: str = "draft_link") -> HardwareProfile:
         if name.endswith(".json"):
             raise
         known = (*LINKS, *NETWORKS)
+        taken = (f"{link} ({us * 1e6:g} us, {rate / 1e9:g} GB/s)" for link, (us, rate, _) in NETWORKS.items())
+        allowed = ", ".join((*LINKS, *taken))
         raise InputError(
-            f"{spelled(option)}: unknown link '{name}'{nearest(name, known)} Allowed: {', '.join(known)}, or a profile"
+            f"{spelled(option)}: unknown link '{name}'{nearest(name, known)} Allowed: {allowed}, or a profile"
         ) from None
     profile.link_between()  # refuses one without
     return profile

@@ -246,6 +246,10 @@ def _counted(gpus: int | str, options: Mapping[str, Any]) -> tuple[Any, dict[str
     for role, part in zip(_ROLES, parts, strict=False):
         if part is None:
             return gpus, named, None
+        if (node := _COUNTED.fullmatch(part[2])) is not None:
+            nodes, own = int(part[1]), int(node[1])
+            ways = f"--gpus {nodes * own}x{node[2]} --tp {own} --pp {nodes} --pp-link rdma"
+            raise InputError(f"--gpus {gpus} names {nodes} nodes, one has {own}: give {ways}, or a node's GPUs alone")
         hardware = full_hardware_name(part[2])
         if named.setdefault(role, hardware) != hardware:
             raise InputError(f"--gpus {gpus} names other hardware than {spelled(role)} {named[role]}")

@@ -52,6 +52,7 @@ def test_what_is_recommended_is_what_predict_says_of_it() -> None:
         ("1xrtx-4090+1xrtx-3090", {"draft_hardware": "cpu"}, ("--gpus", "--draft-hardware")),
         ("1xrtx-4090+1xrtx-3090", {"hardware": "h100-sxm"}, ("--gpus", "--hardware")),
         ("1xrtx-4090+1xrtx-3091", {}, ("rtx-3091",)),
+        ("2x4xh100", {}, ("2 nodes", "--gpus 8xh100 --tp 4 --pp 2 --pp-link rdma")),
         ("0xrtx-4090+1xrtx-3090", {}, ("--gpus",)),
         ("1xrtx-4090+0xrtx-3090", {}, ("--gpus",)),
         ("1xrtx-4090+1xrtx-3090", {"tp": 2}, ("--tp", "2")),

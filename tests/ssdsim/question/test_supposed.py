@@ -206,10 +206,12 @@ def test_the_title_says_what_is_accepted_in_few_digits() -> None:
         ({"target": "deepseek-v4-pro", "engine": "vllm"}, "dspark"),
         ({"target": "deepseek-v4-pro", "engine": "sglang"}, "dspark"),
         ({"target": "deepseek-v4-pro", "engine": "trtllm"}, None),
+        ({"target": "deepseek-v4-pro", "engine": "trtllm", "drafter": "dspark"}, "mtp"),
+        ({"target": "deepseek-v4-pro", "engine": "vllm", "drafter": "mtp"}, None),
     ],
 )
 def test_a_head_is_named_beside_the_drafter_that_is_assumed(given: dict[str, Any], head: str | None) -> None:
-    """DeepSeek drafts with its own MTP, V4-Pro has DSpark besides; an engine of before EAGLE-3 cannot."""
+    """DeepSeek drafts with its own MTP, V4-Pro has DSpark besides; an engine that cannot is told what it can."""
     assert published_head(given) == head
 
 
