@@ -120,7 +120,7 @@ def test_a_message_between_two_kinds_of_card_goes_at_the_slower_ones_rate() -> N
 
 def test_a_degree_that_is_named_has_room() -> None:
     whole = {"target": "llama-3.1-70b", "strategies": ["ar"], "tp": 4}
-    with refused("tp 2", "rtx-4090", "8 rtx-4090", "--dtype int4"):
+    with refused("at most tp 2 is there", "rtx-4090", "there is room with --dtype int4"):  # no more than are there
         configure(**whole, hardware="rtx-4090")
     with pytest.raises(Exception, match="the nearest that fits is tp 2"):
         configure(**whole, hardware="rtx-4090", dtype="int4")
