@@ -344,8 +344,9 @@ def _with_room(site: Site, lookahead: int, one_fits: bool, wider: bool) -> str:
         return target_on(replace(site, **changed), lookahead).total_bytes(site.batch) <= usable_bytes(site.profile)
 
     name, count = site.profile.name, site.profile.device.count
+    timed = site.profile.collectives.get("all_reduce", {})
     more = (tp for tp in legal_tensor_parallel(site.target) if tp > site.tp and count > 1 and wider)
-    degrees = (tp for tp in more if fits(tp=tp, ep=min(site.ep, tp)))
+    degrees = (tp for tp in more if (tp in timed or tp > max(timed, default=0)) and fits(tp=tp, ep=min(site.ep, tp)))
     contexts = range(_CONTEXT_STEP, site.context, _CONTEXT_STEP)
     shorter = contexts[: bisect(contexts, False, key=lambda tokens: not fits(context=tokens))]
     formats = [kept for kept in _narrower(site) if fits(dtype=kept)]

@@ -62,7 +62,8 @@ BUDGETS = {
     # Stages: a pass that crosses them, who waits for whom, what each holds.
     # Rounds over stages that draft nothing.
     # Each sequence on one device, where that has room.
-    "ssdsim/pricing": (2_287, 10),
+    # A refusal names only degrees that were timed.
+    "ssdsim/pricing": (2_288, 10),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.
     # The format of a draft beside a file.

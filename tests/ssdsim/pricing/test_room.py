@@ -49,6 +49,11 @@ def test_what_a_refusal_names_has_room(hardware: str, target: str, context: int,
                 configure(strategies="ar", **at | {name: value + 1024})
 
 
+def test_a_degree_without_timings_is_not_named() -> None:
+    """Six devices may share Kimi-K3's 96 heads, but nobody timed six of these."""
+    assert ways(hardware="mi355x", target="kimi-k3", context=1024, tp=1, b=1).get("tp") in (None, 8)
+
+
 def test_the_same_model_in_fewer_bits_comes_before_a_smaller_one() -> None:
     assert ways(**CONSUMER, target="qwen3-32b") == {"dtype": "int4"}
     assert ways(**CONSUMER, target="qwen3-8b", b=2, context=32768) == {"tp": 2, "context": 21504, "dtype": "float8"}
