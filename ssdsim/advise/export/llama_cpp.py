@@ -26,7 +26,9 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
     engine.note_shared(best, "batch sizes and contexts", notes)
     engine.note_missing(candidates, best, notes)
     words = ["llama-server", "-m", _file(candidates, "target", notes), "--n-gpu-layers", "all"]
-    words += ["--parallel", str(max(each.b for each in best))]
+    slots = max(each.b for each in best)
+    words += ["--parallel", str(slots)]
+    notes.append(f"--ctx-size is yours to add: the longest context times the {slots} of --parallel")
     if candidates.options.get("tp", DEFAULTS["tp"]) > 1:
         words += ["--split-mode", "tensor"]
     drafter, k = drafter_of(candidates), best[0].lookahead

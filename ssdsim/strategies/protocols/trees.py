@@ -256,7 +256,7 @@ def _proposed(depth: int, beam: int) -> int:
 
 def _model(settings: Mapping[str, Any], drafter: Drafter, first: Array) -> RankModel:
     if settings["acceptance_rule"] != TOKEN:
-        raise DoesNotFit(f"--acceptance-rule {settings['acceptance_rule']} tests chains: of a tree nobody described it")
+        raise DoesNotFit(f"--acceptance-rule {settings['acceptance_rule']} is known of chains, not of trees")
     concentration = settings["tree_concentration"]
     if concentration == 0.0:
         raise InputError("--tree-concentration must be above 0, got 0")
