@@ -192,9 +192,10 @@ class Runs(Card):
     size by a table. ``over_stages`` are the drafters that may draft for a target on pipeline stages (None: it keeps no
     batches in flight on stages at all). ``saguaro`` are the strategies whose draft samples by Saguaro's C there.
     ``draft_gpus`` is how many devices of its own a draft may have (None: any number). ``dcp`` are the strategies that
-    it runs with devices that share each sequence's cache. ``since`` says from which version on it has a strategy, a
-    drafter, one over stages, the table or ``dcp``, where that is not as old as the card, and how far. ``newer``
-    is what a stated version may be too old for, and ``too_new`` what it is.
+    it runs with devices that share each sequence's cache. ``tests`` are the rules of acceptance beside the token rule,
+    and the other options of how drafts are tested, that it can be told. ``since`` says from which version on it has a
+    strategy, a drafter, one over stages, the table or ``dcp``, where that is not as old as the card, and how far.
+    ``newer`` is what a stated version may be too old for, and ``too_new`` what it is.
     """
 
     called: Annotated[str, Meta(min_length=1)]
@@ -204,6 +205,7 @@ class Runs(Card):
     saguaro: tuple[str, ...] = ()
     draft_gpus: Annotated[int, Meta(ge=0)] | None = None
     dcp: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
     since: dict[str, str] = field(default_factory=dict)
     newer: tuple[Newer, ...] = ()
     too_new: tuple[Newer, ...] = ()

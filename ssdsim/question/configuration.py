@@ -21,7 +21,7 @@ from ssdsim.pricing.occupancy import DoesNotFit, format_count
 from ssdsim.pricing.passes import NamedLink
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, PassKey, moved_by_warnings
-from ssdsim.question.engines import OF_FILE, engine_warnings
+from ssdsim.question.engines import OF_FILE, TESTS, engine_warnings
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.options import ALL, effective_options, members
 from ssdsim.question.question import OWN_BEST, Question, warnings_of
@@ -279,7 +279,7 @@ def configured(
         raise DoesNotFit(no_room[asked.subject])
     said_of_engine = {
         name: settings[name]
-        for name in ("engine", "drafter", "saguaro_c", "dcp", "pp")
+        for name in ("engine", "drafter", "saguaro_c", "dcp", "pp", *TESTS)
         if settings.source(name) == GIVEN
     }
     if settings.source("k") == OWN_BEST:

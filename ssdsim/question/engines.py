@@ -7,6 +7,7 @@ from typing import Any
 
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
+from ssdsim.base.option import spelled
 from ssdsim.base.record import Record
 from ssdsim.base.settings import DEFAULT, Settings
 from ssdsim.hardware.catalog import is_gguf
@@ -16,11 +17,14 @@ from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.options import ALL
 from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.axes import SAGUARO
+from ssdsim.tokens.rules import TOKEN
 from ssdsim.tokens.saguaro import PLAIN
 
 OF_FILE = "what runs GGUF files"
 """The source of an engine that follows from the target."""
 _RUNS_GGUF = "llama-cpp"
+TESTS = ("acceptance_rule", "acceptance_floor", "draft_p_min")
+"""Options of how drafts are tested."""
 
 
 class Engine(Record):
@@ -94,6 +98,14 @@ class Engine(Record):
         without = [name for name in names if self.lacks(name) is None and name not in self.runs.dcp]
         lack = f"{self.called} does not share a cache over devices with {titles(without)} (--dcp)" if without else None
         return lack, said
+
+    def lacks_tests(self, options: Mapping[str, Any]) -> list[str]:
+        """The ways to test drafts that are asked for and that it cannot be told, as a user says them."""
+        rule, *others = TESTS
+        asked = {options.get(rule) or TOKEN: f"{spelled(rule)} {options.get(rule)}"}
+        asked |= {name: spelled(name) for name in others if options.get(name) is not None}
+        tests = None if self.runs is None else (TOKEN, *self.runs.tests)
+        return [said for name, said in asked.items() if tests is not None and name not in tests]
 
     def runnable(self, names: Sequence[str]) -> tuple[str, ...]:
         """The strategies of ``names`` that the engine runs."""
@@ -180,6 +192,8 @@ def engine_warnings(targets: Mapping[str, int], options: Mapping[str, Any]) -> I
         yield f"{lack}; this prices it as if it did{f': it has {how_far}' if how_far else ''}"
     elif how_far:
         yield f"--dcp on {engine.called}: {how_far}"
+    for said in engine.lacks_tests(options):
+        yield f"{engine.called} has no switch for {said}; this prices it as if it did"
     for name, sharing in targets.items():
         lacking = engine.lacks(name) or engine.lacks_devices(0, sharing)
         if lacking is None:

@@ -75,7 +75,7 @@ BUDGETS = {
     # Stages, their link, what engines lack on them.
     # Versions that have what a stated one is too old for.
     # A word that leaves a value to a search; a draft that may share the target's devices; a drafter that an engine has.
-    "ssdsim/question": (4_482, 23),
+    "ssdsim/question": (4_496, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.

@@ -26,13 +26,11 @@ from ssdsim.question.engines import Engine, titles
 from ssdsim.question.options import DEFAULTS
 from ssdsim.serving.schedule_file import Cell
 from ssdsim.strategies.drafters.model import ModelDrafter
-from ssdsim.tokens.rules import RULES, TOKEN
+from ssdsim.tokens.rules import RULES
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-TESTS = ("acceptance_floor", "draft_p_min")
-"""Options of how drafts are tested, beside the acceptance rule."""
 LITTLE = 0.02  # of tokens/s: what a table must bring on average to be worth its trouble
 
 Write = Callable[["Dialect", Candidates, Sequence[str], list[str]], str]
@@ -45,9 +43,8 @@ class Dialect(Record):
     What the engine runs is that card's to say, or that of another runtime of the same engine which a user names
     (``named``, by :meth:`priced_on`). ``drafters`` are those that the words can say. ``check`` raises
     :class:`InputError` where the engine cannot run what the options ask for, whichever strategy is best. ``one`` is the
-    command of a single cell, of an engine that takes nothing over batch sizes. ``switches`` are the rules of acceptance
-    beside the token rule, and other options of how drafts are tested, that the words can say. ``staged``: the target is
-    on pipeline stages.
+    command of a single cell, of an engine that takes nothing over batch sizes. ``staged``: the target is on pipeline
+    stages.
     """
 
     name: str
@@ -56,7 +53,6 @@ class Dialect(Record):
     drafters: Sequence[str] = (ModelDrafter.name,)
     check: Callable[[Mapping[str, Any]], None] | None = None
     one: Callable[[Cell, Mapping[str, Any]], str] | None = None
-    switches: Sequence[str] = ()
     named: Runs | None = None
     staged: bool = False
 
@@ -93,15 +89,12 @@ class Dialect(Record):
     def _with(self, drafter: str) -> Engine:
         return Engine(self.runs, drafter, staged=self.staged)
 
-    def check_switches(self, options: Mapping[str, Any]) -> None:
+    def check_tests(self, options: Mapping[str, Any]) -> None:
         """Raise :class:`InputError` where options test drafts as the engine cannot be told to."""
-        rule = options.get("acceptance_rule") or TOKEN
-        for switch, said in ((rule, f"--acceptance-rule {rule}"), *((each, spelled(each)) for each in TESTS)):
-            asked = rule != TOKEN if switch == rule else options.get(switch) is not None
-            if asked and switch not in self.switches:
-                can = [f"--acceptance-rule {each}" if each in RULES.files else spelled(each) for each in self.switches]
-                allowed = ", ".join(can) or "none"
-                raise InputError(f"--format {self.name} has no switch for {said}; it has switches for: {allowed}")
+        for said in Engine(self.runs, drafter_by_options(options)).lacks_tests(options):
+            can = [f"--acceptance-rule {each}" if each in RULES.files else spelled(each) for each in self.runs.tests]
+            allowed = ", ".join(can) or "none"
+            raise InputError(f"--format {self.name} has no switch for {said}; it has switches for: {allowed}")
 
     def among(self, names: Sequence[str], drafter: str) -> tuple[str, ...]:
         """The strategies of ``names`` that the engine runs."""

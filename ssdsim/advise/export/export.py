@@ -115,7 +115,7 @@ def export(
         engine = engine.priced_on(given)
         given = _on_its_runtime(engine, _fixed(engine, given, notes))
         own = _sharing(engine, engine.among(names, drafter_by_options(given)), given, notes)
-        engine.check_switches(given)
+        engine.check_tests(given)
         if engine.check is not None:
             engine.check(given)
     possible = candidates(seed=seed, **given)

@@ -55,6 +55,4 @@ def _file(candidates: Candidates, role: str, notes: list[str]) -> str:
     return stand_in
 
 
-DIALECT = Dialect(
-    name="llama-cpp", runtime="llama-cpp", drafters=tuple(TYPES), write=command, switches=("draft_p_min",)
-)
+DIALECT = Dialect(name="llama-cpp", runtime="llama-cpp", drafters=tuple(TYPES), write=command)

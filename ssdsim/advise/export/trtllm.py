@@ -111,5 +111,4 @@ DIALECT = Dialect(
     drafters=tuple(DECODING),
     write=command,
     check=_check_relaxed,
-    switches=("relaxed", "acceptance_floor"),
 )

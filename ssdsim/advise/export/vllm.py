@@ -192,5 +192,5 @@ def _note_draft_devices(scenario: Scenario, notes: list[str]) -> None:
         notes.append(f"vLLM runs the draft on all {tp} devices; SD is priced with it on one, which is faster")
 
 
-DIALECT = Dialect(name="vllm", runtime="vllm", drafters=tuple(METHODS), write=config, switches=("block", "fly"))
+DIALECT = Dialect(name="vllm", runtime="vllm", drafters=tuple(METHODS), write=config)
 SERVE = replace(DIALECT, name="vllm-serve", write=command)

@@ -124,3 +124,22 @@ def test_it_is_refused_where_acceptance_is_already_another_rules(tmp_path: Path)
     more = configure(**asked, pair=PAIR, acceptance_rule="block").scenarios["sd"].tokens.averages.tokens_per_round
     assert math.isclose(float(own), float(token))
     assert float(more) > float(token)
+
+
+@pytest.mark.parametrize(
+    ("engine", "asked", "lacks"),
+    [
+        ("vllm", {"acceptance_rule": "fly"}, None),
+        ("vllm", {"acceptance_rule": "relaxed"}, "vLLM has no switch for --acceptance-rule relaxed"),
+        ("trtllm", {"acceptance_rule": "relaxed", "acceptance_floor": 0.4}, None),
+        ("trtllm", {"draft_p_min": 0.3}, "TensorRT-LLM has no switch for --draft-p-min"),
+        ("llama-cpp", {"draft_p_min": 0.3}, None),
+        ("sglang", {"acceptance_floor": 0.4}, "SGLang has no switch for --acceptance-floor"),
+        ("kernels", {"acceptance_rule": "relaxed"}, None),
+    ],
+)
+def test_a_named_engine_without_the_switch_is_told(engine: str, asked: dict[str, Any], lacks: str | None) -> None:
+    warnings = configure(strategies="ar,sd", target="llama-3.1-8b", tp=1, engine=engine, **asked).warnings
+    assert [each for each in warnings if "switch" in each] == (
+        [f"{lacks}; this prices it as if it did"] if lacks else []
+    )
