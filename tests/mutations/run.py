@@ -11,7 +11,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -108,12 +108,12 @@ def end(number: int, seed: int, kind: str | None = None) -> Ended:
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             Path(name).write_bytes(content)
         with watched() as reached:
-            answered, wrong = ended(given.run)
+            answered, wrong = ended(given.run, reached)
     failure = None if wrong is None else Failure(number, given.kind, given.what, *wrong)
     return Ended(given.kind, answered, failure, frozenset(reached))
 
 
-def ended(run: Callable[[], object]) -> tuple[bool, tuple[str, str] | None]:
+def ended(run: Callable[[], object], reached: Collection[tuple[str, str]] = ()) -> tuple[bool, tuple[str, str] | None]:
     """Whether ``run`` comes to an answer, and how it fails: in short, and in full; None where it returns, exits as it
     should, or raises InputError.
     """
@@ -127,7 +127,9 @@ def ended(run: Callable[[], object]) -> tuple[bool, tuple[str, str] | None]:
         return False, _not_one_line(str(error))
     except SystemExit as exited:
         said, shown = map(_whole, (err, out))
-        return exited.code in (0, 1), _wrong_exit(exited.code, said) or _wrong_text(said + shown, exited.code, shown)
+        return exited.code in (0, 1), _wrong_exit(exited.code, said) or _wrong_text(
+            said + shown, exited.code, shown if any(name == "as_json" for _, name in reached) else ""
+        )
     except (Exception, LimitPassed) as error:
         return False, (f"{type(error).__name__} in {_place(error)}", traceback.format_exc())
 
@@ -149,13 +151,13 @@ def _whole(stream: io.TextIOWrapper) -> str:
     return stream.read()
 
 
-def _wrong_text(said: str, code: object, shown: str) -> tuple[str, str] | None:
-    """A terminal may obey what is a code for it; whoever asks for JSON reads it."""
+def _wrong_text(said: str, code: object, as_json: str) -> tuple[str, str] | None:
+    """A terminal may obey what is a code for it; whoever asks for JSON, where a verb read that, reads it."""
     if (found := _CODE.search(said)) is not None:
         return f"a raw {found[0]!r}", said
     asks_help = any(each.startswith(("--help", "-h")) for each in sys.argv)
-    if "--json" in sys.argv and not asks_help and code in (0, 1) and shown:
-        return None if (wrong := wrong_json(shown)) is None else (wrong, shown)
+    if not asks_help and code in (0, 1) and as_json:
+        return None if (wrong := wrong_json(as_json)) is None else (wrong, as_json)
     return None
 
 

@@ -15,7 +15,7 @@ from tests.mutations.answers import wrong_json
 from tests.mutations.options import fitted
 from tests.mutations.reached import Reached, watched
 from tests.mutations.real import named
-from tests.mutations.run import end
+from tests.mutations.run import end, ended
 from tests.mutations.verbs import COMMANDS, every_option, every_verb
 
 TRIES = 6
@@ -84,3 +84,16 @@ def test_an_answer_is_looked_at(answer: object, wrong: str | None) -> None:
 
 def test_an_answer_has_no_nan() -> None:
     assert str(wrong_json('{"x": NaN}')).startswith("no JSON")
+
+
+@pytest.mark.parametrize(("reached", "how"), [((("sweep", "as_json"),), "no JSON"), ((("sweep", "seed"),), None)])
+def test_only_a_verb_that_read_json_owes_it(reached: tuple[tuple[str, str], ...], how: str | None) -> None:
+    """``--seed --json`` asks for no JSON: it is a seed that a later one replaces."""
+
+    def run() -> None:
+        print("text")
+        raise SystemExit(0)
+
+    answered, wrong = ended(run, reached)
+    assert answered
+    assert how is None if wrong is None else wrong[0].startswith(str(how))
