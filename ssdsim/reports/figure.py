@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 DIGITS = 4  # significant ones: a screen shows three
 KINDS = ("svg", "pdf", "png")
 _NEEDS = f"a figure's file needs plotly's exporter ({install('figures')}) and a browser (apt install chromium)"
+_ENDED = "the browser ended before it drew the figure: ask once more, or install another (apt install chromium)"
 
 
 class Figure(Record):
@@ -137,6 +139,7 @@ def _picture(plot: go.Figure, kind: str, columns: int) -> bytes:
     import kaleido
     from choreographer.errors import BrowserFailedError, ChromeNotFoundError
 
+    logging.getLogger("choreographer").setLevel(logging.ERROR)  # it warns of what is an error below
     figure = for_print(plot, columns)
     size = {"width": figure.layout.width, "height": figure.layout.height}
     # without its MathJax, which plotly's write_image would have it ask of the network
@@ -144,6 +147,8 @@ def _picture(plot: go.Figure, kind: str, columns: int) -> bytes:
         made: bytes = kaleido.calc_fig_sync(
             figure.to_dict(), opts={**size, **image_options(kind)}, kopts={"mathjax": False}
         )
-    except (ChromeNotFoundError, BrowserFailedError):
+    except ChromeNotFoundError:
         raise InputError(_NEEDS) from None
+    except BrowserFailedError:
+        raise InputError(_ENDED) from None
     return made

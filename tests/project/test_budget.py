@@ -80,7 +80,7 @@ BUDGETS = {
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
     # Names that are no markup.
-    "ssdsim/reports": (5_585, 30),
+    "ssdsim/reports": (5_590, 30),
     # What a look at a slot finds in the long run.
     # Microbatches.
     # Rounds without drafts, and with drafts that end early.

@@ -229,6 +229,18 @@ def test_without_a_browser_the_same_line(tmp_path: Path, monkeypatch: pytest.Mon
         figures.save(go.Figure(layout={"height": 300}), tmp_path / "x.svg")
 
 
+@pytest.mark.skipif(not find_spec("kaleido"), reason="no exporter here (pip install 'ssdsim[figures]')")
+def test_a_browser_that_ends_is_one_line(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was said to be missing, after a line of its own."""
+    browser = tmp_path / "browser"
+    browser.write_text("#!/bin/sh\nexit 1\n")
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER_PATH", str(browser))
+    done = asked("report", str(folder), "--figure", "speedup-k", "-o", str(tmp_path / "x.svg"))
+    assert done.returncode == 2
+    assert re.fullmatch("error: the browser ended before it drew the figure: .*\n", done.stderr)
+
+
 # print
 
 
