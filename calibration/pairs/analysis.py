@@ -56,6 +56,8 @@ def findings(requests: Sequence[RecordedAnswer], vocabulary: int, asked: Questio
     if longest < max(asked.ks):
         raise InputError(f"--k {max(asked.ks)}: the longest answer has {longest + 2} tokens; ask for --k 1:{longest}")
     fan_outs = [f for f in asked.fan_outs if f <= vocabulary]
+    if not fan_outs:
+        raise InputError(f"--f {min(asked.fan_outs)}: the vocabulary has {vocabulary} tokens; ask for fewer guesses")
     shown = min(asked.f, max(fan_outs))
     rounds = rounds_of(table, asked.k, asked.starts)
     longer = rounds if max(asked.ks) == asked.k else rounds_of(table, max(asked.ks), asked.starts)

@@ -200,7 +200,7 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
     if not exact:
         varied = [name for name in (*STOPS, *RANGES) if name not in lists and _is_varied(name, said)]
         axes += [_varied(name, said.get(name), OF_PAIR if "pair" in said else STOPS) for name in varied]
-        axes += _of_pair(said)
+        axes += _of_pair({**said, **{axis.name: axis.start for axis in axes if axis.name in lists}})
     fixed = {name: value for name, value in said.items() if name not in {axis.name for axis in axes}}
     given_starts = {axis.name: axis.start for axis in axes if axis.name in said}
     inputs = {each.name: each for each in configure(**{**fixed, **given_starts}).inputs}

@@ -85,6 +85,11 @@ def test_answers_too_short_for_a_round_are_refused() -> None:
         findings(requests(3, 10), VOCABULARY, Questions())
 
 
+def test_more_guesses_than_tokens_there_are_are_refused() -> None:
+    with refused("--f 1: the vocabulary has 0 tokens"):
+        findings(requests(2, 40), 0, FEW_QUESTIONS)
+
+
 # distributions and Saguaro's C
 
 

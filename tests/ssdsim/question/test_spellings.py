@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import ssdsim
@@ -23,6 +24,13 @@ def test_a_prediction_is_the_same_by_any_spelling() -> None:
     one, other = ssdsim.predict(**SMALL, runtime="vllm"), ssdsim.predict(**OWN, engine="vllm")
     assert one.configuration.settings == other.configuration.settings
     assert one.estimates.keys() == other.estimates.keys()
+
+
+def test_numpys_numbers_are_python_s() -> None:
+    """What is written afterwards knows no others: a schedule of ``tp=np.int64(2)`` was a ValueError."""
+    asked = {"b": np.int64(1), "k": np.int64(2), "f": np.int64(2), "tp": np.int64(2)}
+    assert ssdsim.schedule(**asked) == ssdsim.schedule(b=1, k=2, f=2, tp=2)
+    assert ssdsim.recommend(gpus=3, batch=2, tp=np.int64(2)).answers[0].best is not None
 
 
 def test_a_configuration_takes_them() -> None:

@@ -89,6 +89,14 @@ def test_axes_follow_what_is_given() -> None:
     assert space_of({"hit_r": 1.1}).axis("hit_r").values == (0.4, 1.1)
 
 
+def test_lists_of_a_pairs_sets_and_temperatures_are_stops() -> None:
+    asked = {"t_sd": 0.2, "pair": "smollm2-135m-28-layers", "strategies": "ar,sd"}
+    space = space_of({**asked, "pair_set": ["chat", "code"], "temperature": [0.0, 1.0]})
+    stops = {axis.name: axis.values for axis in space.axes}
+    assert stops["pair_set"] == ("chat", "code")
+    assert stops["temperature"] == (0.0, 1.0)
+
+
 @pytest.mark.long
 def test_a_page_says_what_limits_it() -> None:
     assert limits(space_of({})) == []
