@@ -9,8 +9,7 @@ from typing import Any
 
 _SLACK = 1e-9
 _PROBABILITIES = (
-    "probability_faster probability_cheaper p_hit p_all_hit burst_share ahead_in attainment within_slo best_in "
-    "utilisation"
+    "probability_faster probability_cheaper p_hit p_all_hit burst_share ahead_in attainment best_in utilisation"
 ).split()
 _RISING = (
     "low mean high",
