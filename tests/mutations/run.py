@@ -32,7 +32,7 @@ MEMORY_BYTES = 8 * 2**30  # of a process that runs inputs
 CPU_S, WALL_S = 30, 300  # of an input; most take less than a tenth of a second
 _CHUNK = 20
 _CODE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_AHEAD = re.compile(r"\w+: \d+ of \d+ |warning: |note: |\S+: \w+ over \d+: \d+ rows, ")
+_AHEAD = re.compile(r"\w+: \d+ of \d+ |\d+ of \d+: |warning: |note: |\S+: \w+ over \d+: \d+ rows, ")
 """What may be said before an error: progress, warnings, what was read of a file."""
 
 _MAKERS: Mapping[Callable[[Random], Input], int] = {
