@@ -86,12 +86,13 @@ class Dialect(Record):
             fixed_options["draft_gpus"] = (1, f"{self.title} has one draft GPU: SSD is priced with one")
         return fixed_options
 
-    def _with(self, drafter: str) -> Engine:
+    def drafted_by(self, drafter: str) -> Engine:
+        """The engine's abilities with a drafter."""
         return Engine(self.runs, drafter, staged=self.staged)
 
     def check_tests(self, options: Mapping[str, Any]) -> None:
         """Raise :class:`InputError` where options test drafts as the engine cannot be told to."""
-        for said in Engine(self.runs, drafter_by_options(options)).lacks_tests(options):
+        for said in self.drafted_by(drafter_by_options(options)).lacks_tests(options):
             can = [f"--acceptance-rule {each}" if each in RULES.files else spelled(each) for each in self.runs.tests]
             allowed = ", ".join(can) or "none"
             raise InputError(f"--format {self.name} has no switch for {said}; it has switches for: {allowed}")
@@ -101,14 +102,14 @@ class Dialect(Record):
         if drafter not in self.drafters:
             raise InputError(f"--format {self.name} knows no drafter '{drafter}'; allowed: {', '.join(self.drafters)}")
         try:
-            return self._with(drafter).runnable(names)
+            return self.drafted_by(drafter).runnable(names)
         except InputError as error:
             raise InputError(f"--format {self.name}: {error}") from None
 
     def note_missing(self, candidates: Candidates, best: Sequence[Chosen], notes: list[str]) -> None:
         """Note how much faster than ``best``, which is exported, each strategy is that the engine lacks."""
         all_of_them, exported = candidates.best(), {(each.b, each.context): each for each in best}
-        engine = self._with(drafter_of(candidates))
+        engine = self.drafted_by(drafter_of(candidates))
         own = [name for name in candidates.strategies if engine.lacks(name) is None]
         for name in (name for name in candidates.strategies if name not in own):
             cells = [each for each in all_of_them if each.strategy == name]

@@ -18,7 +18,7 @@ from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_catalog import BY_DEFAULT, find_runtime, runtime_of
 from ssdsim.question.drafting import drafter_by_options
-from ssdsim.question.engines import Engine, titles
+from ssdsim.question.engines import titles
 from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.question.spellings import any_spelling
 from ssdsim.question.token_inputs import TokenInput
@@ -163,7 +163,7 @@ def _formats(options: Mapping[str, Any]) -> list[str]:
 
 def _sharing(engine: Dialect, names: tuple[str, ...], options: Mapping[str, Any], notes: list[str]) -> tuple[str, ...]:
     """Those of ``names`` that the engine runs with as many devices that share a cache as are asked for."""
-    lack, how_far = Engine(engine.runs, drafter_by_options(options)).said_of_sharing(names, options.get("dcp"))
+    lack, how_far = engine.drafted_by(drafter_by_options(options)).said_of_sharing(names, options.get("dcp"))
     shared = tuple(name for name in names if lack is None or name in engine.runs.dcp)
     if not shared:
         raise InputError(f"--format {engine.name}: {lack}{f'; it has {how_far}' if how_far else ''}")
