@@ -101,7 +101,7 @@ def without_unsaid(given: Mapping[str, Any]) -> dict[str, Any]:
     InputError : a list has a word that leaves the value to the answer, and more.
     """
     said = dict[str, Any]()
-    for name, value in given.items():
+    for name, value in zip(given, map(as_python, given.values()), strict=True):
         values = value if isinstance(value, list | tuple) else [value]
         left = [isinstance(each, str) and name in ALL and _is_unsaid(name, each) for each in values]
         if any(left) and len(values) > 1:

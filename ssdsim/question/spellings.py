@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from ssdsim.base.errors import InputError
-from ssdsim.question.options import ALL, as_python, spellings
+from ssdsim.question.options import ALL, spellings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,7 +23,7 @@ def any_spelling(asked: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(asked)
     def by_own_names(*args: P.args, **options: P.kwargs) -> R:
-        return asked(*args, **cast(Any, own_names({name: as_python(value) for name, value in options.items()})))
+        return asked(*args, **cast(Any, own_names(options)))
 
     return by_own_names
 
