@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _CALIBRATION_MINUTES = 5.0
 _TAKEN = 0.05  # a share of the cores from which on rounds are longer than their prediction's error
 _STRATEGIES = ALL["strategies"]
+_ON_ONE_DEVICE = ("ar", "sd")
 _USUAL = {
     "target": "transformer-shaped-1536x4",
     "draft": "transformer-shaped-768x2",
@@ -67,7 +68,7 @@ class Real(OptionRecord):
     draft_device: str | None = option_field(
         Text(),
         "the draft's own device",
-        default_note="the profile's, else the one after the target's; none where there is no other",
+        default_note="the profile's, else the one after the target's; none where there is no other, and then no SSD",
     )
     ep: int = option_field(Whole(), "groups of the target's ranks that hold different experts", 1)
     targets: int = option_field(
@@ -118,7 +119,15 @@ class Real(OptionRecord):
         usual = {name: value for name, value in _USUAL.items() if getattr(self, name) is None}
         profiles = {name: getattr(self, name) for name in ("hardware", "draft_hardware")}
         full = {name: full_hardware_name(said) for name, said in profiles.items() if said is not None}
-        return replace(self, **{**usual, **self.as_calibrated, **full})
+        settled = replace(self, **{**usual, **self.as_calibrated, **full})
+        if settled.devices[1]:
+            return settled
+        named = _ON_ONE_DEVICE if self.says_no_strategy else self.strategies
+        return replace(settled, strategies=named, sd_draft=self.sd_draft or "colocated")
+
+    @property
+    def says_no_strategy(self) -> bool:
+        return tuple(self.strategies) == tuple(_STRATEGIES.default)
 
     @cached_property
     def points(self) -> tuple[GridPoint, ...]:
@@ -244,6 +253,8 @@ def validate(
     real.check()
     bench = real.bench(real.hardware or real.calibrated(log, told))
     listed, warnings = _run(bench, real.points, log, where, told)
+    if asked.says_no_strategy and not bench.draft_devices:
+        warnings.append("SSD was left out: its draft needs a device of its own (--draft-device)")
     taken = ", ".join(name.replace("_", " ") for name in asked.as_calibrated)
     if (others := _others(listed) or 0.0) > _TAKEN:
         warnings.append(

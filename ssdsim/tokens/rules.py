@@ -7,7 +7,7 @@ nor fewer than with the token rule.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -74,6 +74,7 @@ def _tokens(rates: Array) -> float:
     return 1.0 + float(np.cumprod(rates).sum())
 
 
+@cache  # with its odds, which a grid asks for at every point
 def _load(path: Path) -> AcceptanceRule:
     return as_record(AcceptanceRule, read_toml(path, "acceptance rule"), path, "acceptance rule")
 

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from calibration.machine.executor import drift
 from calibration.machine.executor.plan import Event, Timeline
 from calibration.machine.inventory import device_names
 from calibration.validation.bench import RoundsBench, check_profile, check_runs, run_grid, spent_s
 from calibration.validation.comparison import GRIDS, GridPoint, interval, speedups
-from calibration.validation.run import _run
+from calibration.validation.run import Real, _run
 from site_generator.json_reference import undescribed
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
@@ -146,6 +147,17 @@ def test_a_machine_with_one_device_measures_what_needs_no_other(calibration: Pat
     assert all(c.measured.value > 0.0 for c in compared)
     with refused("SD"):
         here.configuration(POINT)
+
+
+def test_one_gpu_runs_what_needs_no_other_unless_strategies_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    settled = {}
+    for gpus in (1, 2):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
+        settled[gpus] = Real(target_device="cuda:0").settled()
+        named = Real(target_device="cuda:0", strategies=("sd", "ssd")).settled()
+        assert tuple(named.strategies) == ("sd", "ssd")
+    assert (tuple(settled[1].strategies), settled[1].sd_draft) == (("ar", "sd"), "colocated")
+    assert (tuple(settled[2].strategies), settled[2].sd_draft) == (("ar", "sd", "ssd"), None)
 
 
 @pytest.mark.usefixtures("_toys")
