@@ -26,8 +26,9 @@ from calibration.timings.fit import significant
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, CardErrors, Evidence, Fp4Overrides, Host, Kernels, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, Evidence, Fp4Overrides, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
+from ssdsim.hardware.runtime_numbers import NUMBERS, CardErrors, Host, Kernels
 from ssdsim.readers.row import Row
 
 _ABOUT_COMPILED = "one process a GPU, the whole step compiled and replayed as a graph, batch 1: no server"

@@ -24,8 +24,9 @@ from calibration.runtimes.versions import fitted as fitted_versions
 from calibration.runtimes.versions import merged
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.engine_versions import ByVersion
 from ssdsim.hardware.extrapolation import TrainingDomain
-from ssdsim.hardware.runtime_card import KERNELS, ByVersion, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
 from ssdsim.readers.priced_row import work_of
 from ssdsim.readers.row import Row

@@ -27,8 +27,10 @@ from calibration.runtimes.versions import fitted as fitted_versions
 from calibration.timings.fit import significant
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, ByVersion, Runtime
+from ssdsim.hardware.engine_versions import ByVersion
+from ssdsim.hardware.runtime_card import KERNELS, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
+from ssdsim.hardware.runtime_numbers import NUMBERS
 from ssdsim.readers.row import Row
 from ssdsim.transformer.operations import QUANTISED_BYTES
 

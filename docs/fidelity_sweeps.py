@@ -19,7 +19,8 @@ from calibration.validation.paper import PublishedSpeeds, load_paper
 from calibration.validation.paper import Sweep as Speeds
 from ssdsim.base.checks import Array
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.runtime_card import Launches, Runtime
+from ssdsim.hardware.runtime_card import Runtime
+from ssdsim.hardware.runtime_numbers import Launches
 from ssdsim.readers.priced_row import work_of
 from ssdsim.readers.row import Row
 from ssdsim.tokens.acceptance import expected_tokens, rate_of

@@ -27,8 +27,9 @@ from ssdsim.base.checks import Array
 from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.runtime_card import KERNELS, Kernels
+from ssdsim.hardware.runtime_card import KERNELS
 from ssdsim.hardware.runtime_catalog import find_runtime, runtime_names
+from ssdsim.hardware.runtime_numbers import Kernels
 from ssdsim.pricing.passes import kernel_factor
 from ssdsim.transformer.card import Transformer, Weights
 from ssdsim.transformer.forward import forward_pass

@@ -24,7 +24,8 @@ from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.extrapolation import TrainingDomain
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidence, Host, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, Evidence, Runtime
+from ssdsim.hardware.runtime_numbers import CardErrors, Host
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.readers.priced_row import work_of
 from ssdsim.readers.row import Row

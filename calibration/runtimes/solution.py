@@ -19,8 +19,10 @@ from calibration.runtimes.versions import VERSION_SD, as_said, spreads, version_
 from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record, replace
+from ssdsim.hardware.engine_versions import ByVersion
 from ssdsim.hardware.extrapolation import ExtrapolationError
-from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, ByVersion, CardErrors, Kernels, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, Runtime
+from ssdsim.hardware.runtime_numbers import NUMBERS, CardErrors, Kernels
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.mixed import MixedPass
 from ssdsim.pricing.passes import (

@@ -17,8 +17,9 @@ from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.extrapolation import OF_WHOLE, STEPS, ExtrapolationError, OperatingPoint, TrainingDomain, steps
-from ssdsim.hardware.runtime_card import CardErrors, Runtime
+from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
+from ssdsim.hardware.runtime_numbers import CardErrors
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import beside_matrices
 from ssdsim.readers.priced_row import work_of

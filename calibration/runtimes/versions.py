@@ -9,7 +9,8 @@ import numpy as np
 
 from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
-from ssdsim.hardware.runtime_card import ByVersion, Deviation, Runtime
+from ssdsim.hardware.engine_versions import ByVersion, Deviation
+from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.readers.row import Row
 
 Versions = tuple[tuple[str, str], ...]

@@ -25,7 +25,8 @@ from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.experts import ExpertsModel
 from ssdsim.hardware.laws import Interference, SlowDown
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
-from ssdsim.hardware.runtime_card import CardErrors, Evidence, Host, Runtime
+from ssdsim.hardware.runtime_card import Evidence, Runtime
+from ssdsim.hardware.runtime_numbers import CardErrors, Host
 from ssdsim.pricing.passes import cost_of_pass, streaming_share
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind

@@ -14,9 +14,11 @@ from ssdsim.cli.options import CommandGroup, json_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.param_types import completing
 from ssdsim.cli.tables import TextTable
+from ssdsim.hardware.engine_versions import Runs
 from ssdsim.hardware.extrapolation import TrainingDomain
-from ssdsim.hardware.runtime_card import ERRORS, NUMBERS, Evidence, Runs, Runtime
+from ssdsim.hardware.runtime_card import Evidence, Runtime
 from ssdsim.hardware.runtime_catalog import RUNTIMES, find_runtime, runtime_names
+from ssdsim.hardware.runtime_numbers import ERRORS, NUMBERS
 from ssdsim.question.engines import titles
 
 

@@ -15,9 +15,11 @@ from ssdsim.base.documents import as_record, read_toml
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import while_unchanged, write_whole
 from ssdsim.hardware.catalog import full_hardware_name
+from ssdsim.hardware.engine_versions import version_numbers
 from ssdsim.hardware.laws import FixedCosts
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidence, Host, Runtime, version_numbers
+from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, Evidence, Runtime
+from ssdsim.hardware.runtime_numbers import CardErrors, Host
 
 DEFAULT = "ssd-engine"
 SUFFIX = ".runtime.toml"

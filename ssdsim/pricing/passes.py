@@ -9,7 +9,8 @@ from typing import Literal, get_args
 
 from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Host, Kernels, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, Runtime
+from ssdsim.hardware.runtime_numbers import NUMBERS, Host, Kernels
 from ssdsim.hardware.timing import Timing
 from ssdsim.pricing.cost import Cost, Terms, merged
 from ssdsim.transformer.forward import ForwardPass

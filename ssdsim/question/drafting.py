@@ -15,7 +15,7 @@ from ssdsim.hardware.catalog import (
     other_vocabulary,
     plain_name,
 )
-from ssdsim.hardware.runtime_card import Runs
+from ssdsim.hardware.engine_versions import Runs
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.site import Site

@@ -11,7 +11,7 @@ from ssdsim.base.option import spelled
 from ssdsim.base.record import Record
 from ssdsim.base.settings import DEFAULT, Settings
 from ssdsim.hardware.catalog import is_gguf
-from ssdsim.hardware.runtime_card import Runs
+from ssdsim.hardware.engine_versions import Runs
 from ssdsim.hardware.runtime_catalog import find_runtime, own_runtime
 from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.options import ALL

@@ -14,8 +14,8 @@ from ssdsim.hardware.catalog import (
     hardware_meant,
     transformer_meant,
 )
-from ssdsim.hardware.runtime_card import DRAFT_DEGREES
 from ssdsim.hardware.runtime_catalog import full_runtime_name, runtime_meant
+from ssdsim.hardware.runtime_numbers import DRAFT_DEGREES
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS

@@ -49,9 +49,10 @@ BUDGETS = {
     # Rounds of hybrids that no row tells.
     # Published links between machines.
     # What an engine drafts with over stages.
+    # Numbers of a runtime, versions of an engine: a file each.
     # What of an engine is newer than a version; checkpoints by their configs, and timings that few models read;
     # compressed attention by engine.
-    "ssdsim/hardware": (5_180, 24),
+    "ssdsim/hardware": (5_201, 26),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
@@ -63,7 +64,7 @@ BUDGETS = {
     # Rounds over stages that draft nothing.
     # Each sequence on one device, where that has room.
     # A refusal names only degrees that were timed.
-    "ssdsim/pricing": (2_288, 10),
+    "ssdsim/pricing": (2_289, 10),
     # Formats that names say, names of scenarios, defaults of engines and profiles, engines without C, few devices.
     # A draft's own device, placeholders, engines of files.
     # The format of a draft beside a file.
@@ -107,7 +108,7 @@ BUDGETS = {
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     # Rules of acceptance, with what was published of them.
     # Trees by number, and what a draft made of each.
-    "ssdsim/tokens": (3_501, 22),
+    "ssdsim/tokens": (3_502, 22),
     # Names of checkpoints, activations of a device; a GRU after a block.
     # Headers of GGUF files.
     # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.
@@ -130,15 +131,16 @@ BUDGETS = {
     "calibration/pairs": (3_495, 19),
     # Versions, mixed passes; which rows tell a number or a version, and where a fit ends.
     # Rows of a version that the card knows.
-    "calibration/runtimes": (1_131, 5),
+    "calibration/runtimes": (1_136, 5),
     # What a calibration is for where nobody says it; whether the latency was timed.
     # Launches that a table does not show.
     # Blocks of sparse attention, of tokens and of blocks; blocks of compressed attention.
     # Devices with another name.
-    "calibration/timings": (3_717, 23),
+    "calibration/timings": (3_718, 23),
     # Runs as the profile was calibrated; a hit law of all pairs, trees of tables, batches; trees that no guesses make.
     # Options of validate pair where there is no torch.
-    "calibration/validation": (3_028, 14),
+    # One device runs what needs no other.
+    "calibration/validation": (3_039, 14),
 }
 _EMPTY = 3  # lines of a file that only says what its folder is for
 

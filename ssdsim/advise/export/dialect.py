@@ -19,7 +19,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.runtime_card import Runs
+from ssdsim.hardware.engine_versions import Runs
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.question.drafting import draft_by_options, drafter_by_options
 from ssdsim.question.engines import Engine, titles

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ssdsim.base.record import Record
-from ssdsim.hardware.runtime_card import Runs
+from ssdsim.hardware.engine_versions import Runs
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.tokens.drafter_card import block_of
 from ssdsim.tokens.pair_choice import fan_outs_known, positions_known

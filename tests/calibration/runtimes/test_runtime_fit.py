@@ -9,8 +9,9 @@ from calibration.runtimes.fit import DECODING, SPECULATING, default_fields, fit_
 from calibration.runtimes.next_row import PRIOR_SD
 from calibration.runtimes.solution import features
 from calibration.runtimes.unseen import times_others
-from ssdsim.hardware.runtime_card import CardErrors, Runtime
+from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
+from ssdsim.hardware.runtime_numbers import CardErrors
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.readers.priced_row import value_of, work_of
 from ssdsim.readers.row import Row

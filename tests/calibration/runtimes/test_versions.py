@@ -8,7 +8,8 @@ import pytest
 from calibration.runtimes.fit import fit_runtime
 from calibration.runtimes.solution import features, values_of
 from calibration.runtimes.versions import fitted, merged
-from ssdsim.hardware.runtime_card import ByVersion, Deviation, Runtime
+from ssdsim.hardware.engine_versions import ByVersion, Deviation
+from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.readers.priced_row import seconds_of, value_of, work_of
 from ssdsim.readers.row import Row

@@ -16,7 +16,7 @@ from calibration.validation.measured import (
     of_hardware,
     summarise,
 )
-from ssdsim.hardware.runtime_card import CardErrors
+from ssdsim.hardware.runtime_numbers import CardErrors
 from tests.refusals import refused
 from tests.ssdsim.readers.engines import BATCHES, HIDDEN, MODEL_IDS, measured, served
 

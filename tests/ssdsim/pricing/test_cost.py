@@ -13,8 +13,9 @@ import pytest
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import HARDWARE, find_hardware, find_transformer
-from ssdsim.hardware.runtime_card import KERNELS, Kernels
+from ssdsim.hardware.runtime_card import KERNELS
 from ssdsim.hardware.runtime_catalog import find_runtime
+from ssdsim.hardware.runtime_numbers import Kernels
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.drafter import window_budget
 from ssdsim.pricing.passes import cost_of_pass

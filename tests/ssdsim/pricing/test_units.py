@@ -7,8 +7,9 @@ import math
 import pytest
 
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.hardware.runtime_card import KERNELS, Host
+from ssdsim.hardware.runtime_card import KERNELS
 from ssdsim.hardware.runtime_catalog import find_runtime
+from ssdsim.hardware.runtime_numbers import Host
 from ssdsim.pricing.passes import Model, cost_of_pass, cost_of_step, units, units_of_step
 from ssdsim.question.configuration import configure
 from ssdsim.transformer.forward import forward_pass

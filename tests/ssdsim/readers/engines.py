@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.hardware.runtime_card import Evidence, Host, Kernels, Runtime
+from ssdsim.hardware.runtime_card import Evidence, Runtime
+from ssdsim.hardware.runtime_numbers import Host, Kernels
 from ssdsim.readers.priced_row import value_of, work_of
 from ssdsim.readers.row import Row
 

@@ -15,8 +15,9 @@ from ssdsim.base.intervals import bounds_95
 from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.extrapolation import STEPS, ExtrapolationError, OperatingPoint, TrainingDomain, distance, steps
-from ssdsim.hardware.runtime_card import KERNELS, CardErrors, Runtime, far_from_rows
+from ssdsim.hardware.runtime_card import KERNELS, Runtime, far_from_rows
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
+from ssdsim.hardware.runtime_numbers import CardErrors
 
 log_sds = st.floats(0.0, 0.5)
 away = st.builds(ExtrapolationError, **dict.fromkeys(STEPS, log_sds))

@@ -8,8 +8,9 @@ from fidelity_generations import fit_generations
 from calibration.runtimes.fit import DECODING
 from ssdsim import configure, predict
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Fp4Overrides, Kernels
+from ssdsim.hardware.runtime_card import KERNELS, Fp4Overrides
 from ssdsim.hardware.runtime_catalog import find_runtime
+from ssdsim.hardware.runtime_numbers import NUMBERS, Kernels
 from ssdsim.pricing.passes import kernel_factor
 from ssdsim.readers.priced_row import value_of, work_of
 from ssdsim.readers.row import Metric, Row

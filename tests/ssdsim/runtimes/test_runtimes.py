@@ -18,7 +18,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import FixedCosts
-from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidence, Host, Kernels, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, Evidence, Runtime
 from ssdsim.hardware.runtime_catalog import (
     DEFAULT,
     RUNTIMES,
@@ -30,6 +30,7 @@ from ssdsim.hardware.runtime_catalog import (
     runtime_of_version,
     save_runtime,
 )
+from ssdsim.hardware.runtime_numbers import CardErrors, Host, Kernels
 from ssdsim.pricing.passes import cost_of_pass, cost_of_step, kernel_factor, units_of_step
 from ssdsim.question.configuration import configure
 from ssdsim.question.engines import Engine

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ssdsim import predict
-from ssdsim.hardware.runtime_card import ByVersion, Deviation, Fp4Overrides, Runtime
+from ssdsim.hardware.engine_versions import ByVersion, Deviation
+from ssdsim.hardware.runtime_card import Fp4Overrides, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, full_runtime_name, older_than_all, save_runtime
 from ssdsim.question.configuration import configure
 from ssdsim.readers.priced_row import work_of
