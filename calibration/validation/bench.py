@@ -167,7 +167,7 @@ class RoundsBench(Record):
     def configuration(self, point: GridPoint) -> Configuration:
         """The scenarios of a grid point."""
         configuration = configure(**self.options(point))
-        for why in configuration.no_room.values():
+        for why in configuration.refused.values():
             raise InputError(why)
         for scenario in configuration.scenarios.values():
             needs, have = scenario.devices, (len(self.target_devices), len(self.draft_devices))

@@ -9,13 +9,12 @@ from ssdsim import strategies
 from ssdsim.advise.candidates import CELLS, Candidates, Chosen, candidates, fixed_options
 from ssdsim.advise.recommend.deployment import Deployment
 from ssdsim.base.checks import listed
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import CannotRun, InputError
 from ssdsim.base.intervals import Interval
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import plain
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.many import RateDraws
 from ssdsim.question.options import ALL, refuse_others
@@ -220,5 +219,5 @@ def _cells(
             try:
                 point = {**given, "b": b, "context": context, "sd_k": max(1, k), "strategies": ("sd",)}
                 yield OfPolicy(b, context, k, configure(**point))
-            except DoesNotFit as error:
+            except CannotRun as error:
                 yield OfPolicy(b, context, k, None, str(error))

@@ -16,11 +16,10 @@ from ssdsim.answers.best_at_points import best_scenarios
 from ssdsim.answers.decision import share_fastest
 from ssdsim.answers.predict import DRAWS, check_constant
 from ssdsim.base.checks import Array, whole
-from ssdsim.base.errors import InputError, short_repr
+from ssdsim.base.errors import InputError, short_repr, why_refused
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.occupancy import why_no_room
 from ssdsim.pricing.site import Site
 from ssdsim.question.checked_options import GridPart
 from ssdsim.question.many import DrawnRates, estimate, rows_of
@@ -172,12 +171,12 @@ class PointResults:
             if len(kept):
                 self._prices |= {id(price): price for price in kept.side_by_side.prices}
                 self._fastest[name] = Fastest.of(kept)
-        for row in sorted({row for each in found.values() for row in each.no_room if self._possible[row]}):
-            problems = {name: each.no_room[row] for name, each in found.items() if row in each.no_room}
-            self.errors[row] = why_no_room(points.subject(row), problems)
+        for row in sorted({row for each in found.values() for row in each.refused if self._possible[row]}):
+            problems = {name: each.refused[row] for name, each in found.items() if row in each.refused}
+            self.errors[row] = why_refused(points.subject(row), problems)
 
     def _refuse(self, scenarios: Scenarios) -> None:
-        """Note the errors of points that are other than missing room."""
+        """Note the errors of points that hold for all strategies."""
         for row, error in scenarios.errors.items():
             self.errors[row] = self.errors[row] or str(error)
         spreads = np.array(scenarios.values("spread"))

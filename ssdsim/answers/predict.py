@@ -223,7 +223,7 @@ def predict_configured(
     candidates, speeds, points = _candidates(scenarios, shown, looked)
     decision = decide(candidates, speeds, known, rule, points)
     turns = turning(decision, candidates, speeds, inputs)
-    decided = verdict(configuration.subject, shown, decision, configuration.no_room, turns)
+    decided = verdict(configuration.subject, shown, decision, configuration.refused, turns)
     seen = {name: (float(of.min()), float(of.max())) for name, of in inputs.items()}
     by_c = {name: found for name in scenarios if (found := over_c(looked.get(name, ())))}
     return Prediction(configuration, solver, estimates, intervals, decided, draws, seen, by_c)
@@ -349,7 +349,7 @@ def configured(configuration: Configuration, left_out: Collection[str] = ()) -> 
     shown = {name: value for name, value in settings.items() if name not in left_out}
     return {
         "scenario": {name: {"value": value, "source": settings.source(name)} for name, value in shown.items()},
-        **picked(configuration, "no_room", "provenance", "runtime", "pair", "inputs"),
+        **picked(configuration, "no_room", "cannot_run", "provenance", "runtime", "pair", "inputs"),
     }
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim import strategies
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.option import Group
 from ssdsim.base.plain import plain
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.passes import kernel_factor
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.question.drafting import drafter_by_options
@@ -90,19 +90,19 @@ def roofline(**options: Unpack[Options]) -> pd.DataFrame:
     drafter = drafters.ALL.named(drafter_by_options(options))
     asked = Question.of(options if drafter.needs_target else {**options, "sd_draft": "separate"})
     assert asked.site is not None  # only --t-sd reads no hardware
-    rounds, no_room = [], []
+    rounds, refused = [], []
     for name in asked.contestants.names:
         try:
             # a pass is held against its own devices: whether those of the other model are in the same node does not
             # matter
             settings, strategy = asked.settings.copy(), strategies.ALL.named(name)
             rounds.append(price(settings, strategy, asked.site, drafter, together=False).steps)
-        except DoesNotFit as error:
-            no_room.append(error)
+        except CannotRun as error:
+            refused.append(error)
     if not rounds:
-        raise no_room[-1]
+        raise refused[-1]
     frame = of_steps(rounds)
-    frame.attrs["warnings"] += [str(error) for error in no_room]
+    frame.attrs["warnings"] += [str(error) for error in refused]
     return frame
 
 

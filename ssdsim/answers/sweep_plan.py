@@ -19,12 +19,11 @@ from ssdsim.answers.predict import Prediction, predicted
 from ssdsim.answers.simulation.simulate import Solver as SimulationSolver
 from ssdsim.base.arrow import floats, integers, words
 from ssdsim.base.checks import few_enough, whole
-from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.errors import InputError, nearest, why_refused
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.pricing.occupancy import why_no_room
 from ssdsim.question.checked_options import GridPart
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.engines import strategies_by_options
@@ -255,7 +254,7 @@ def simulate_each(
         except InputError as error:
             answers.append(error)
     predictions = [each for each in answers if isinstance(each, Prediction)]
-    present = {name for each in predictions for name in (*each.estimates, *each.configuration.no_room)} | {*names}
+    present = {name for each in predictions for name in (*each.estimates, *each.configuration.refused)} | {*names}
     shown = [strategy.name for strategy in strategies.ALL if strategy.name in present] or list(strategies.DEFAULT)
     rows = [_row(shown, each) if isinstance(each, Prediction) else {"error": str(each)} for each in answers]
     words = named.texts(shown)
@@ -282,6 +281,6 @@ def _row(names: list[str], prediction: Prediction) -> dict[str, Any]:
     row |= named.over(named.ratios(names), row)
     for name, rival in named.contests(names):
         row[named.probability(name, rival)] = prediction.probability(name, rival)
-    if configuration.no_room:
-        row["error"] = why_no_room(configuration.subject, configuration.no_room)
+    if configuration.refused:
+        row["error"] = why_refused(configuration.subject, configuration.refused)
     return row

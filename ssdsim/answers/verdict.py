@@ -12,6 +12,7 @@ from ssdsim.answers.decision import Decision
 from ssdsim.answers.own_best import Variant
 from ssdsim.answers.turning import Bound, conditions
 from ssdsim.base.display import Display, Displayable
+from ssdsim.base.errors import Shortage
 from ssdsim.base.intervals import Interval, bounds_95, median, quantiles
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import format_count
@@ -141,14 +142,14 @@ def verdict(
     refused: Mapping[str, str],
     turns: Sequence[Bound] = (),
 ) -> Verdict:
-    """The verdict on what is compared; ``refused`` says why others do not fit, ``turns`` where the best is another."""
+    """The verdict on what is compared; ``refused`` says why others cannot run, ``turns`` where the best is another."""
     best = decision.chosen[0]
     over = (
         {} if subject in refused else {rival: rates.over(subject, rival) for rival in rivals(subject, [*rates.rates])}
     )
     said = [_headline(rates, decision)]
     if subject in refused:
-        said.insert(0, no_room(subject, refused[subject]))
+        said.insert(0, cannot_run(subject, refused[subject]))
     sure = how_sure(decision, rates) if rates.draws else ""
     return Verdict(subject, best, over, " ".join(said), sure, decision, _turns(decision, turns))
 
@@ -246,9 +247,10 @@ def title_of(name: str) -> str:
     return strategies.ALL.named(name).title
 
 
-def no_room(subject: str, why: str) -> str:
-    """The sentence if the subject does not fit."""
-    return f"No room for {title_of(subject)}: {why}."
+def cannot_run(name: str, why: str) -> str:
+    """The sentence of a strategy that has no room, or that cannot run so."""
+    lacks_room = isinstance(why, Shortage)
+    return f"No room for {title_of(name)}: {why}." if lacks_room else f"{title_of(name)} cannot run so: {why}."
 
 
 def stands_alone(subject: str) -> str:

@@ -1,9 +1,9 @@
-"""The one exception that a user's mistake raises: a single line saying what, where and what is allowed."""
+"""What a user's mistake raises: a single line saying what, where and what is allowed."""
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,36 @@ class InputError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
+
+
+class Shortage(str):
+    """Why a strategy has no room: it lacks devices, memory or context."""
+
+
+class CannotRun(InputError):
+    """A strategy cannot run as it was asked to; another one may. Its ``reason`` says of what kind it is."""
+
+    @property
+    def reason(self) -> str:
+        return str(self)
+
+
+class DoesNotFit(CannotRun):
+    """A strategy has no room at a site; another one may."""
+
+    @property
+    def reason(self) -> Shortage:
+        return Shortage(self)
+
+
+def heading(why: str) -> str:
+    """The words in front of the reason why a strategy cannot run."""
+    return "No room" if isinstance(why, Shortage) else "Cannot run"
+
+
+def why_refused(subject: str, reasons: Mapping[str, str]) -> str:
+    """Reason why a strategy cannot run: the subject's, else the first one. ``reasons`` is not empty."""
+    return reasons.get(subject) or next(iter(reasons.values()))
 
 
 def one_line(message: str) -> str:

@@ -252,13 +252,13 @@ def _prompts(serving: Serving) -> str:
 
 
 def _rests_on(out: Console, serving: Serving) -> None:
-    """Print what the numbers rest on: where timings and tokens come from, and who has no room."""
+    """Print what the numbers rest on: where timings and tokens come from, and who cannot run."""
     configuration = serving.policies.configuration
     out.print()
     if said := _searched(serving):
         print_labelled(out, "Searched ", said, "dim")
     print_labelled(out, "Prompts  ", _prompts(serving), "dim")
-    for reason in serving.policies.no_room.values():
+    for reason in configuration.refused.values():
         out.print(reason, style="yellow")
     print_origins(out, configuration.provenance, configuration.runtime, inputs_text(configuration.inputs))
     for crossing in serving.crossings[:1]:

@@ -44,11 +44,14 @@ def print_first_screen(serving: Serving, gpu_hour: float | None, explained: bool
     load = loads[0] if len(loads) == 1 else serving.workload
     of_plan = () if serving.plan is None else serving.plan.doubts
     doubt = "; ".join([*load.doubts, *_beyond_idle(serving), *of_plan])
-    no_room = "; ".join(serving.policies.no_room.values())
-    told = {label: text for label, text in lines.items() if label not in _SPARED or not (doubt or no_room)}
+    configuration = serving.policies.configuration
+    told = {
+        label: text for label, text in lines.items() if label not in _SPARED or not (doubt or configuration.refused)
+    }
     ending = {
-        "Assumed": _assumed(serving.policies.configuration.inputs),
-        "No room": no_room,
+        "Assumed": _assumed(configuration.inputs),
+        "No room": "; ".join(configuration.no_room.values()),
+        "Cannot run": "; ".join(configuration.cannot_run.values()),
         "Next": "" if explained else f"{_next(serving, scale_rate)}; --explain: all else",
     }
     print_screen(headline, table, {"Doubt": doubt, **told, **ending}, title=_asked(serving, load))

@@ -59,6 +59,7 @@ def print_prediction(prediction: Prediction, explain: bool, quiet: bool) -> None
         "Measure": measure,
         "Prompts": prediction.prompts.removeprefix("prompts "),
         "No room": "; ".join(why for why in prediction.configuration.no_room.values() if why not in said),
+        "Cannot run": "; ".join(why for why in prediction.configuration.cannot_run.values() if why not in said),
         "Next": "" if explain else _next(prediction),
     }
     headline = f"{_not_there(prediction)}{said}"

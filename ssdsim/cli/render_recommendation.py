@@ -15,6 +15,7 @@ from ssdsim.answers.decision import WORTH_KNOWING, Decision
 from ssdsim.answers.evidence import assumed as by_source
 from ssdsim.answers.turning import conditions
 from ssdsim.answers.verdict import title_of
+from ssdsim.base.errors import heading
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import replace
 from ssdsim.cli.screen import MOST_LINES, carried, height, print_screen
@@ -63,8 +64,8 @@ def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None
         *_lines(recommendation, answers),
         ("Idle", _idle(recommendation.request, answers)),
         *_served(plan, recommendation.request),
-        *_no_room(recommendation),
-        ("No room", _no_room_for_ssd(answers[0]) if alone else ""),
+        *_none(recommendation),
+        *(_no_ssd(answers[0]) if alone else ()),
     ]
     shown = answers if alone else _some(answers)
     hidden = [str(answer.batch) for answer in answers if answer not in shown]
@@ -374,17 +375,17 @@ def _served(plan: LaunchPlan | None, request: SearchRequest) -> Iterator[tuple[s
         yield "GPUs", f"ssdsim plan{asked}{carried(request.options)}: how many it takes"
 
 
-def _no_room(recommendation: Recommendation) -> Iterator[tuple[str, str]]:
+def _none(recommendation: Recommendation) -> Iterator[tuple[str, str]]:
     for answer in recommendation.answers:
         if answer.error is not None:
-            yield "Too slow" if answer.pareto else "No room", f"at {answer.batch}: {answer.error}"
+            yield "Too slow" if answer.pareto else heading(answer.error), f"at {answer.batch}: {answer.error}"
 
 
-def _no_room_for_ssd(answer: BatchAnswer) -> str:
+def _no_ssd(answer: BatchAnswer) -> Iterator[tuple[str, str]]:
     """Why SSD is not in a table of all strategies, and how many others lack the same."""
-    why = answer.impossible.get(SSD.name, "")
-    others = [*answer.impossible.values()].count(why) - 1
-    return f"{SSD.title}{f' and {others} more' if others else ''}: {why}" if why else ""
+    if why := answer.impossible.get(SSD.name):
+        others = [*answer.impossible.values()].count(why) - 1
+        yield heading(why), f"{SSD.title}{f' and {others} more' if others else ''}: {why}"
 
 
 def _next(recommendation: Recommendation, more: str) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from ssdsim.answers.simulation.trace import Trace
 from ssdsim.answers.verdict import title_of
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
+from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, print_labelled, print_origins, print_warnings
 from ssdsim.cli.options import Verb, common_options, output_option, rare_option, scenario_options
 from ssdsim.cli.output import echo_json
@@ -79,8 +80,8 @@ def command(
     timeline = None
     if trace is not None:
         subject = configuration.subject
-        if subject in configuration.no_room:
-            raise InputError(f"no timeline: {configuration.no_room[subject]}")
+        if subject in configuration.refused:
+            raise InputError(f"no timeline: {configuration.refused[subject]}")
         scenarios = {subject: scenarios[subject]}
         timeline = Trace(f"ssdsim {subject}")
         rounds = rounds or _TRACED_ROUNDS
@@ -101,9 +102,8 @@ def command(
     if as_json:
         unit = configuration.unit
         strategies = {name: {**_settings(scenarios[name]), **run_as_json(run, unit)} for name, run in runs.items()}
-        no_room = dict(configuration.no_room)
         head = {"schema": 3, "unit": unit, "solver": solver, "seed": seed}
-        echo_json({**head, "strategies": strategies, "no_room": no_room, "inputs": configuration.inputs})
+        echo_json({**head, "strategies": strategies, **picked(configuration, "no_room", "cannot_run", "inputs")})
         return
     _print(configuration, runs)
     if trace is not None and not quiet:
@@ -164,7 +164,7 @@ def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> No
         busy = ", ".join(f"{role} {share:.1%}" for role, share in run.utilisation.items() if share)
         if busy:
             print_labelled(out, f"{title_of(name):{label}}", f"busy: {busy}", "dim")
-    for reason in configuration.no_room.values():
+    for reason in configuration.refused.values():
         out.print(reason, style="yellow")
     print_shared(configuration, out)
     print_origins(out, (), None, inputs_text(configuration.inputs))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import CannotRun, DoesNotFit, InputError
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import smaller_in_family
 from ssdsim.hardware.profile import HardwareProfile
@@ -19,15 +19,6 @@ from ssdsim.transformer.context_parallel import legal_context_parallel, most_tha
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, QUANTISED_BYTES, WEIGHT_BYTES
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.shard import legal_tensor_parallel
-
-
-class DoesNotFit(InputError):
-    """A strategy does not fit at a site; another one may."""
-
-
-def why_no_room(subject: str, reasons: Mapping[str, DoesNotFit | str]) -> str:
-    """Reason why no strategy fits: the subject's, else the first one. ``reasons`` is not empty."""
-    return str(reasons.get(subject) or next(iter(reasons.values())))
 
 
 class Devices(Record):
@@ -141,9 +132,9 @@ def check_context(site: Site, lookahead: int) -> None:
 
 
 def check_place(title: str, drafter: str, apart: bool) -> None:
-    """Raise :class:`DoesNotFit` where a drafter that reads the target's memory would be on other devices."""
+    """Raise :class:`CannotRun` where a drafter that reads the target's memory would be on other devices."""
     if apart:
-        raise DoesNotFit(f"{title} drafts on devices of its own, {drafter} only on the target's, whose memory it reads")
+        raise CannotRun(f"{title} drafts on devices of its own, {drafter} only on the target's, whose memory it reads")
 
 
 def check_devices(title: str, site: Site, devices: Devices, together: bool = True, advice: str = "") -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim.base.display import Display, Displayable
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import CannotRun, InputError, Shortage
 from ssdsim.base.kinds import Number
 from ssdsim.base.option import Group
 from ssdsim.base.record import Record, field, replace
@@ -17,7 +17,7 @@ from ssdsim.hardware.catalog import short_hardware_name
 from ssdsim.hardware.profile import provenance_summary
 from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.occupancy import DoesNotFit, format_count
+from ssdsim.pricing.occupancy import format_count
 from ssdsim.pricing.passes import NamedLink
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, PassKey, moved_by_warnings
@@ -38,10 +38,10 @@ MOVES = 0.05
 
 
 class Configuration(Displayable, Record):
-    """A scenario for each strategy that has room.
+    """A scenario for each strategy that can run and has room.
 
     ``settings`` are the options that shape some of them, with their values and origins. ``subject`` is the strategy
-    that answers are about. ``no_room`` says why a strategy does not fit, by its name. ``site`` is None where durations
+    that answers are about. ``refused`` says why others cannot run, by their names. ``site`` is None where durations
     are unit-free. ``of_tokens`` are warnings about acceptance and hits. ``pair`` says what was measured of the models
     as a pair, and on what; None where nothing was. ``reads`` are the options that a step read, those among
     them without a value too. ``given_options`` are the options as the call gave them.
@@ -50,12 +50,22 @@ class Configuration(Displayable, Record):
     settings: Settings
     subject: str
     scenarios: Mapping[str, Scenario]
-    no_room: Mapping[str, str]
+    refused: Mapping[str, str]
     site: Site | None = None
     of_tokens: tuple[str, ...] = ()
     pair: str | None = None
     reads: frozenset[str] = frozenset()
     given_options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def no_room(self) -> dict[str, str]:
+        """Of the ``refused`` those that lack devices, memory or context."""
+        return {name: why for name, why in self.refused.items() if isinstance(why, Shortage)}
+
+    @property
+    def cannot_run(self) -> dict[str, str]:
+        """Of the ``refused`` those that nobody has described as they were asked for."""
+        return {name: why for name, why in self.refused.items() if not isinstance(why, Shortage)}
 
     @property
     def shape(self) -> str:
@@ -128,7 +138,7 @@ class Configuration(Displayable, Record):
     def display(self) -> Display:
         """A row a strategy."""
         rows = [(each.strategy.title, format_count(each.gpus)) for each in self.scenarios.values()]
-        return Display(self.title, ("", self.devices), rows, "; ".join(self.no_room.values()))
+        return Display(self.title, ("", self.devices), rows, "; ".join(self.refused.values()))
 
     @property
     def unit(self) -> str:
@@ -248,12 +258,12 @@ def configure(**given: Unpack[Options]) -> Configuration:
 
     Returns
     -------
-    A scenario a strategy, and why others have no room.
+    A scenario a strategy, and why others cannot run.
 
     Raises
     ------
-    InputError : an unknown option, a value out of range, an option without effect in this call, or no strategy has
-        room.
+    InputError : an unknown option, a value out of range, an option without effect in this call, or no strategy
+        can run.
     """
     question = Question.of(given)
     return configured(question, given, lambda name: fastest_first(list(question.scenarios(name))))
@@ -264,19 +274,19 @@ def configured(
 ) -> Configuration:
     """The configuration of a question, of whose strategies ``best_first`` gives the scenarios, the chosen one first."""
     scenarios: dict[str, Scenario] = {}
-    no_room: dict[str, str] = {}
+    refused: dict[str, CannotRun] = {}
     asked, settings, reads = question.contestants, question.settings, set(question.reads)
     for name in asked.names:
         try:
             listed = best_first(name)
-        except DoesNotFit as error:
-            no_room[name] = str(error)
+        except CannotRun as error:
+            refused[name] = error
             continue
         scenarios[name] = listed[0]
         settings = settings.with_derived(scenarios[name].settings)
         reads.update(*(each.reads for each in listed))
     if not scenarios:
-        raise DoesNotFit(no_room[asked.subject])
+        raise refused[asked.subject]
     said_of_engine = {
         name: settings[name]
         for name in ("engine", "drafter", "saguaro_c", "dcp", "pp", *TESTS)
@@ -292,9 +302,10 @@ def configured(
             settings.settle(name, ALL[name].unsaid, OWN_BEST)
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
     shaping = settings.restricted_to(reads & effective_options(settings, said).keys(), question.idle - reads)
+    reasons = {name: error.reason for name, error in refused.items()}
     kept = {name: value for name, value in given.items() if value is not None}
     return Configuration(
-        shaping, asked.subject, scenarios, no_room, question.site, warnings, pair, frozenset(reads), kept
+        shaping, asked.subject, scenarios, reasons, question.site, warnings, pair, frozenset(reads), kept
     )
 
 

@@ -68,7 +68,7 @@ def check_read(
             configuration = known or configure(**point)
         except InputError:
             return
-        if configuration.no_room:  # which may have read it
+        if configuration.refused:  # which may have read it
             return
         asked |= dict.fromkeys(configuration.scenarios)
         unread = [name for name in unread if name in with_ranges(point) and name not in configuration.reads]

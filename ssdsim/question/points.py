@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim import strategies
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import CannotRun, InputError
 from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Entry
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.question.checked_options import PointsLike, checked_table
 from ssdsim.question.many import ScenarioTable
@@ -163,10 +162,10 @@ class Points:
         table, errors = table.after("alternatives", steps.alternatives)
         table, refused = _with_alternatives(table).after("price", steps.price, "site", "contestants")
         table, wrong = table.after("tokens", steps.tokens, "contestants")
-        no_room = {row: error for row, error in refused.items() if isinstance(error, DoesNotFit)}
-        errors |= wrong | {row: error for row, error in refused.items() if not isinstance(error, DoesNotFit)}
+        reasons = {row: error.reason for row, error in refused.items() if isinstance(error, CannotRun)}
+        errors |= wrong | {row: error for row, error in refused.items() if row not in reasons}
         bad = np.array([*refused, *errors], dtype=np.intp)
-        return Scenarios(steps.strategy, table.take(np.flatnonzero(~np.isin(table.rows, bad))), no_room, errors)
+        return Scenarios(steps.strategy, table.take(np.flatnonzero(~np.isin(table.rows, bad))), reasons, errors)
 
 
 def _with_alternatives(table: PointTable) -> PointTable:
@@ -184,12 +183,12 @@ def _with_alternatives(table: PointTable) -> PointTable:
 class Scenarios(Record):
     """Scenarios of one strategy in columns, those of a point in the order of its alternatives.
 
-    ``no_room`` says at which points it does not fit and why, ``errors`` what else is wrong there.
+    ``refused`` says at which points it cannot run and why, ``errors`` what else is wrong there.
     """
 
     strategy: Strategy
     table: PointTable
-    no_room: Mapping[int, DoesNotFit]
+    refused: Mapping[int, str]
     errors: Mapping[int, InputError]
 
     def __len__(self) -> int:
@@ -206,8 +205,8 @@ class Scenarios(Record):
 
     def joined(self, other: Scenarios) -> Scenarios:
         """These, and then those of the same strategy at other points."""
-        no_room, errors = {**self.no_room, **other.no_room}, {**self.errors, **other.errors}
-        return Scenarios(self.strategy, self.table.joined(other.table), no_room, errors)
+        refused, errors = {**self.refused, **other.refused}, {**self.errors, **other.errors}
+        return Scenarios(self.strategy, self.table.joined(other.table), refused, errors)
 
     def __getitem__(self, number: int) -> Scenario:
         results = {name: column.at(number) for name, column in self.table.results.items()}

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import (
     Devices,
-    DoesNotFit,
     Occupancy,
     check_context,
     check_devices,
@@ -107,17 +107,18 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     Raises
     ------
     DoesNotFit : too few devices, too little memory, too long a context.
+    CannotRun : it is not described as it was asked for.
     """
     batch, most = settings["b"], strategy.most_sequences  # every price rests on the batch
     if most is not None and batch > most:
-        raise DoesNotFit(f"{strategy.title} decodes {most} sequence at a time, got --b {batch}")
+        raise CannotRun(f"{strategy.title} decodes {most} sequence at a time, got --b {batch}")
     site = UnitFree.of(settings) if site is None else site.with_options(settings)
     if not site.unit_free:
         apart = drafter.needs_target and strategy.devices(settings, site.tp, drafter).draft > 0
         check_place(strategy.title, drafter.title, apart)  # before anything asks it to draft there
         if drafter.needs_verified and strategy.drafts_ahead:
             early = f"{strategy.title} drafts on before tokens are verified"
-            raise DoesNotFit(f"{early}, {drafter.title} from keys and values of verified ones")
+            raise CannotRun(f"{early}, {drafter.title} from keys and values of verified ones")
     strategy.settle(settings, site, drafter)
     if site.unit_free:
         steps, devices = strategy.steps(site, drafter), strategy.devices(settings, 1, drafter)
@@ -145,11 +146,11 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
 
 
 def _check_stages(strategy: Strategy, drafter: Drafter) -> None:
-    """Raise :class:`DoesNotFit` for a round or a drafter that nobody has described over pipeline stages."""
+    """Raise :class:`CannotRun` for a round or a drafter that nobody has described over pipeline stages."""
     if not strategy.staged:
-        raise DoesNotFit(f"{strategy.title}: its round is not described over pipeline stages (--pp)")
+        raise CannotRun(f"{strategy.title}'s round is not described over pipeline stages (--pp)")
     if strategy.drafts and not drafter.on_one_stage:
-        raise DoesNotFit(f"{drafter.title} drafts with all layers of its target: not described over stages (--pp)")
+        raise CannotRun(f"{drafter.title} drafts with all layers of its target: not described over stages (--pp)")
 
 
 def _again(settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> Repricer | None:

@@ -70,7 +70,7 @@ def _possible(rates: _ByBackup, name: str, rival: str) -> tuple[_ByBackup, str]:
         for rate in (rates[backup][batch] for backup in _LINES):
             if not {name, rival} <= rate.sides.keys():
                 until = {b: {n: each for n, each in of.items() if n < batch} for b, of in rates.items()}
-                return until, rate.no_room or ""
+                return until, rate.reason or ""
     return rates, ""
 
 

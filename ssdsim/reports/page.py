@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssdsim import __version__
 from ssdsim.answers.evidence import inputs_text
-from ssdsim.answers.verdict import worth_measuring
+from ssdsim.answers.verdict import cannot_run, worth_measuring
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.reports.explorer.page import scripts as explorer_scripts
@@ -149,8 +149,8 @@ def verdict_lines(study: Study) -> tuple[str, list[str]]:
     measure = worth_measuring(verdict.decision)
     lines += [f"{each}." for each in (verdict.sure, verdict.turns, measure and f"Measure {measure}") if each]
     lines.append(" ".join([_gpus(study), *_hit_rates(study)]))
-    refused = prediction.configuration.no_room.items()
-    lines += [f"No room for {title_of(name)}: {why}." for name, why in refused if name != verdict.subject]
+    refused = prediction.configuration.refused.items()
+    lines += [cannot_run(name, why) for name, why in refused if name != verdict.subject]
     recommended = _recommended(study)
     return verdict.sentence, [*lines, *([f"ssdsim recommend: {recommended}"] if recommended else [])]
 

@@ -113,7 +113,7 @@ def _table(study: Study, axis: str, values: Sequence[Any], drawn: Sequence[Ratio
         for each in drawn:
             ratio, low, high = rates.ratio(each.above, each.below)
             row |= {each.key: ratio, f"{each.key} low": low, f"{each.key} high": high}
-        rows.append({**row, "not possible": rates.no_room})
+        rows.append({**row, "not possible": rates.reason})
     columns = [axis, *(f"{each.key}{end}" for each in drawn for end in ("", " low", " high")), "not possible"]
     return pd.DataFrame(rows, columns=columns)
 

@@ -13,12 +13,11 @@ from ssdsim.answers.grid import Fastest, PointResult
 from ssdsim.answers.predict import DRAWS as MOST_DRAWS
 from ssdsim.answers.predict import Prediction, predicted
 from ssdsim.answers.verdict import rivals
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import InputError, why_refused
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.option import Group, number
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.occupancy import DoesNotFit, why_no_room
 from ssdsim.question import many
 from ssdsim.question.configuration import Configuration
 from ssdsim.question.option_usage import check_owners, options_read
@@ -191,7 +190,7 @@ class PointRates(Record):
     subject: str
     sides: Mapping[str, PointResult]
     draws: Mapping[str, Draws]
-    refused: Mapping[str, DoesNotFit]
+    refused: Mapping[str, str]
     errs: bool
 
     def ratio(self, above: str, below: str) -> tuple[float, float, float]:
@@ -216,9 +215,9 @@ class PointRates(Record):
         return float(low), float(high)
 
     @property
-    def no_room(self) -> str | None:
-        """Why one of the strategies does not fit here."""
-        return why_no_room(self.subject, self.refused) if self.refused else None
+    def reason(self) -> str | None:
+        """Why one of the strategies cannot run here."""
+        return why_refused(self.subject, self.refused) if self.refused else None
 
 
 def _rates_at(
@@ -227,14 +226,14 @@ def _rates_at(
     """Closed forms at each point, or why it is not possible; a point at which no strategy fits is not."""
     sides: list[dict[str, PointResult]] = [{} for _ in points.errors]
     draws: list[dict[str, Draws]] = [{} for _ in points.errors]
-    refused: list[dict[str, DoesNotFit]] = [{} for _ in points.errors]
+    refused: list[dict[str, str]] = [{} for _ in points.errors]
     errors, errs = [*points.errors], [False for _ in points.errors]
     for name in points.names:
         scenarios = best_scenarios(points, name, chosen_by)
         for row, problem in scenarios.errors.items():
             errors[row] = errors[row] or problem
-        for row, no_room in scenarios.no_room.items():
-            refused[row][name] = no_room
+        for row, why in scenarios.refused.items():
+            refused[row][name] = why
         if not len(scenarios):
             continue
         fastest = Fastest.of(scenarios)
@@ -252,7 +251,7 @@ def _rates_at(
             continue
         subject = points.subject(row)
         made = PointRates(subject, sides[row], draws[row], refused[row], errs[row])
-        found.append(made if sides[row] else refused[row][subject])
+        found.append(made if sides[row] else InputError(refused[row][subject]))
     return found
 
 

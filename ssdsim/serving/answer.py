@@ -220,7 +220,6 @@ def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         "plan": None if serving.plan is None else _plan(serving.plan, gpu_hour),
         **picked(serving, "crossings", "verdict", "warnings"),
         **configured(configuration, left_out=("b", "context")),
-        "no_room": serving.policies.no_room,
         "apart": {name: picked(each, "capacity", "worth", "sentence") for name, each in serving.unsupported.items()},
         "slo": None if serving.how.slo is None else serving.how.slo.bounds_ms,
         "points": [_point(serving, point, gpu_hour) for point in serving.points],

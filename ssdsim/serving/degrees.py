@@ -162,12 +162,11 @@ class Degrees(Record):
             base,
             by_name={name: made.by_name[name] for name, made in each.items()},
             by_k={name: made.by_k[name] for name, made in each.items() if name in made.by_k},
-            configuration=replace(configuration, settings=settings, scenarios=scenarios, no_room=self._no_room),
-            no_room=self._no_room,
+            configuration=replace(configuration, settings=settings, scenarios=scenarios, refused=self._refused),
         )
 
     @property
-    def _no_room(self) -> Mapping[str, str]:
-        """Why a strategy has room at no degree."""
-        reasons = {name: why for each in self.possible.values() for name, why in each.no_room.items()}
+    def _refused(self) -> Mapping[str, str]:
+        """Why a strategy can run at no degree."""
+        reasons = {name: why for each in self.possible.values() for name, why in each.configuration.refused.items()}
         return {name: why for name, why in reasons.items() if name not in self.names}

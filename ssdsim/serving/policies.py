@@ -13,11 +13,10 @@ import numpy as np
 
 from ssdsim import strategies
 from ssdsim.base.checks import Array
-from ssdsim.base.errors import InputError, short_repr
+from ssdsim.base.errors import CannotRun, InputError, short_repr
 from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.record import Record, field
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import ALL, DEFAULTS, effective_options, members, refuse_others
@@ -59,14 +58,13 @@ def accepted_options() -> tuple[str, ...]:
 
 
 class Policies(Record):
-    """Policies by name, fixed strategies first; why others have no room; what all of them rest on.
+    """Policies by name, fixed strategies first, and what all of them rest on.
 
     The engine does not run the strategies that are ``unsupported``, and nobody switches to them. ``fixed_k`` are the Ks
     between which a table switches, each for good. ``by_k`` has each K of the strategies whose K nobody gave.
     """
 
     by_name: Mapping[str, Policy]
-    no_room: Mapping[str, str]
     configuration: Configuration
     engine: Engine
     unsupported: Mapping[str, Policy]
@@ -136,14 +134,14 @@ def policies(
         by_name[AUTO], fixed_k = chosen.policy, chosen.fixed
     elif switches and may_switch:
         by_name[AUTO] = _fastest(by_name, open_k, options, workload, batching, tables)
-    return Policies(by_name, configuration.no_room, configuration, engine, unsupported, fixed_k, open_k)
+    return Policies(by_name, configuration, engine, unsupported, fixed_k, open_k)
 
 
 def _with_room(names: Sequence[str], options: Mapping[str, Any]) -> tuple[str, ...]:
     """Keep those of ``names`` that fit."""
     try:
         return tuple(configure(**options, strategies=tuple(names)).scenarios) if names else ()
-    except DoesNotFit:
+    except CannotRun:
         return ()
 
 
@@ -181,7 +179,7 @@ def _alternatives(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tu
     for batch in _FOLLOWED:
         try:
             labelled = list(_alternatives_at(strategy, {**options, "b": batch}))
-        except DoesNotFit:
+        except CannotRun:
             return
         rounds = [scenario.tokens.p for scenario, _ in labelled]
         if len(rounds) == len(before) and all(map(np.array_equal, rounds, before)):

@@ -145,8 +145,8 @@ def served(
     plan = None if sized is None else request_of(chosen).sized(sized)
     if plan is not None:
         chosen = degrees.chosen({name: need.tp for name, need in plan.needs.items()}, plan.leader)
-    if subject_asked in chosen.no_room:
-        raise InputError(f"--subject {subject_asked}: {chosen.no_room[subject_asked]}")
+    if why := chosen.configuration.refused.get(subject_asked):
+        raise InputError(f"--subject {subject_asked}: {why}")
     subject = chosen.engine.subject((*chosen.fixed, *chosen.unsupported), subject_asked)
     return request_of(chosen).served(subject, load.rates, plan)
 

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import CannotRun, InputError
 from ssdsim.base.kinds import Number, Whole
 from ssdsim.base.option import Option
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.drafter import Drafter, speculate
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import ChosenRows, Kernel, Tokens
@@ -140,9 +139,9 @@ def _rates(settings: Settings, drafter: Drafter) -> tuple[float, ...]:
 
     Raises
     ------
-    DoesNotFit : requests differ, whose confidences nobody has described.
+    CannotRun : requests differ, whose confidences nobody has described.
     """
     accepted = drafter.accepted(settings, settings["adaptive_k"])
     if accepted.kinds is not None:
-        raise DoesNotFit("adaptive SD takes requests that are alike: give --alpha alone")
+        raise CannotRun("adaptive SD takes requests that are alike: give --alpha alone")
     return tuple(rates_of(accepted.pmf).tolist())

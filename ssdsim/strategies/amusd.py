@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import always_beside
 from ssdsim.pricing.drafter import Drafter, speculate
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
@@ -104,11 +104,11 @@ class AMUSD(Strategy):
 
         Raises
         ------
-        DoesNotFit : requests differ, whose passes depend on each other in more than the closed form has.
+        CannotRun : requests differ, whose passes depend on each other in more than the closed form has.
         """
         accepted = drafter.accepted(settings, settings["amusd_most"])
         if accepted.kinds is not None:
-            raise DoesNotFit("AMUSD takes requests that are alike: give --alpha alone")
+            raise CannotRun("AMUSD takes requests that are alike: give --alpha alone")
         pmf, given = accepted.pmf, settings["amusd_hit"]
         hit = 1.0 - float(pmf[0]) if given is None else given
         row = {"guessed": pmf * hit, "not guessed": pmf * (1.0 - hit)}

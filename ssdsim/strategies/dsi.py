@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import always_beside
 from ssdsim.pricing.drafter import Drafter, speculate
-from ssdsim.pricing.occupancy import Devices, DoesNotFit
+from ssdsim.pricing.occupancy import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program, Stoppable
@@ -75,13 +76,13 @@ class DSI(Strategy):
 
         Raises
         ------
-        DoesNotFit : the draft is slower than the target, which then waits for it in the middle of a pass.
+        CannotRun : the draft is slower than the target, which then waits for it in the middle of a pass.
         """
         super().settle(settings, site, drafter)
         steps = self.steps(site, drafter)
         verify_s, block_s = steps["verify"].seconds + steps["sample"].seconds, steps["draft"].seconds
         if block_s > verify_s * settings["dsi_k"] * (1.0 + 1e-9):
-            raise DoesNotFit("DSI needs a draft that is no slower than its target")
+            raise CannotRun("DSI needs a draft that is no slower than its target")
         if settings["dsi_targets"] is None:
             enough = math.ceil(verify_s / block_s - 1e-9) if block_s * _MOST_TARGETS > verify_s else _MOST_TARGETS
             has = _MOST_TARGETS if site.unit_free else _copies_on_node(site, drafter)

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.kinds import SHARE, OneOf
 from ssdsim.base.option import Option
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.contention import beside_each_other
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter, prespeculation
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step, chances_at_once
 from ssdsim.rounds.actor import Actor, Program
@@ -83,10 +83,10 @@ class Enumeration(Cached):
 
         Raises
         ------
-        DoesNotFit : the draft needs the target's hidden states, whose outcomes nobody has enumerated.
+        CannotRun : the draft needs the target's hidden states, whose outcomes nobody has enumerated.
         """
         if drafter.self_conditions:
-            raise DoesNotFit(f"{drafter.title} drafts from the target's hidden states; enumeration takes a draft model")
+            raise CannotRun(f"{drafter.title} drafts from the target's hidden states; enumeration takes a draft model")
         k = settings["k"]
         accepted = drafter.accepted(settings, k)
         alone = np.eye(k + 1)[0]

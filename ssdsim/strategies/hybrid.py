@@ -7,11 +7,12 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter, speculate
-from ssdsim.pricing.occupancy import Devices, DoesNotFit, Occupancy
+from ssdsim.pricing.occupancy import Devices, Occupancy
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
@@ -89,7 +90,7 @@ class Hybrid(Strategy):
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         super().settle(settings, site, drafter)
         if not drafter.needs_device:
-            raise DoesNotFit(
+            raise CannotRun(
                 f"{self.title} asks another drafter where it finds nothing: {drafter.title} is a look-up, too"
             )
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.kinds import SHARE
 from ssdsim.base.option import Group, Option, Section
 from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter, Proposed, speculate
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
@@ -76,7 +76,7 @@ class Speculative(Alternate):
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         super().settle(settings, site, drafter)
         if settings["acceptance_floor"] is not None and is_apart(settings, drafter):
-            raise DoesNotFit("an acceptance floor is of a draft beside its target: give no --sd-draft separate")
+            raise CannotRun("an acceptance floor is of a draft beside its target: give no --sd-draft separate")
         if settings["sd_draft"] == "separate":
             check_shared(settings, drafter)
         if site.unit_free and drafter.needs_device and settings["targets"] > 1:

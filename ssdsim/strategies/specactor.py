@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any
 
 from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import choice, searched_choice
 from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import always_beside
 from ssdsim.pricing.drafter import Drafter, speculate
-from ssdsim.pricing.occupancy import Devices, DoesNotFit, Occupancy, target_on
+from ssdsim.pricing.occupancy import Devices, Occupancy, target_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program
@@ -80,7 +81,7 @@ class SpecActor(Strategy):
         super().settle(settings, site, drafter)
         least = self.least_sequences(settings)
         if least > settings["b"]:
-            raise DoesNotFit(f"SpecActor parts its batch for {least} targets or drafts, got --b {settings['b']}")
+            raise CannotRun(f"SpecActor parts its batch for {least} targets or drafts, got --b {settings['b']}")
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         return tokens_of(drafter.accepted(settings, settings["specactor_window"]), Kernel.of_windows)

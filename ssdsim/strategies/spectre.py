@@ -6,12 +6,12 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.kinds import SHARE, Number, Whole
 from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import beside_each_other
 from ssdsim.pricing.drafter import Drafter, speculate
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
@@ -126,11 +126,11 @@ def _alone(settings: Settings, drafter: Drafter) -> Kernel:
 
     Raises
     ------
-    DoesNotFit : requests differ, whose batches nobody has described.
+    CannotRun : requests differ, whose batches nobody has described.
     """
     accepted = drafter.accepted(settings, int(settings["spectre_k"]) + 1)
     if accepted.kinds is not None:
-        raise DoesNotFit("SPECTRE takes requests that are alike: give --alpha alone")
+        raise CannotRun("SPECTRE takes requests that are alike: give --alpha alone")
     return Kernel.of_windows(accepted.pmf)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.checks import Array
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import CannotRun, InputError
 from ssdsim.base.kinds import SHARE, Number, OneOf
 from ssdsim.base.option import Excludes, Group, Option, Section, searched_choice, spelled
 from ssdsim.base.record import replace
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.drafter import Drafter, prespeculation, speculate, window_budget
-from ssdsim.pricing.occupancy import DoesNotFit, check_place
+from ssdsim.pricing.occupancy import check_place
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of, tokens_of_each
@@ -208,7 +208,7 @@ def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, 
 
 
 def _check_beside(settings: Settings, site: Site, drafter: Drafter) -> None:
-    """Raise :class:`DoesNotFit` where a draft cannot work on its target's devices while that verifies."""
+    """Raise :class:`CannotRun` where a draft cannot work on its target's devices while that verifies."""
     without = {
         "targets": settings["targets"] > 1,
         "draft_gpus": settings["draft_gpus"] > 1,
@@ -219,9 +219,9 @@ def _check_beside(settings: Settings, site: Site, drafter: Drafter) -> None:
         "draft_hardware": site.draft_profile is not site.profile,
     }
     if drafter.needs_target:
-        raise DoesNotFit(f"nobody pre-speculates with {drafter.title}")
+        raise CannotRun(f"nobody pre-speculates with {drafter.title}")
     if given := [spelled(name) for name, asked in without.items() if asked]:
-        raise DoesNotFit(f"--draft-devices shared puts the draft on its target's device: give no {given[0]}")
+        raise CannotRun(f"--draft-devices shared puts the draft on its target's device: give no {given[0]}")
 
 
 def _shared(settings: Settings) -> float | None:

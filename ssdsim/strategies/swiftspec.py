@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import choice, searched_choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import beside_each_other
 from ssdsim.pricing.drafter import Drafter, expand
-from ssdsim.pricing.occupancy import Devices, DoesNotFit
+from ssdsim.pricing.occupancy import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
@@ -112,13 +113,13 @@ class SwiftSpec(Cached):
 
         Raises
         ------
-        DoesNotFit : rates by position, or requests that differ: trees are re-rooted wherever a round ends.
+        CannotRun : rates by position, or requests that differ: trees are re-rooted wherever a round ends.
         """
         check_drafts_trees(drafter)
         check_ranks(settings["tree_ranks"])
         differ = settings["acceptance"] is not None or settings["alpha_concentration"] is not None
         if differ or isinstance(settings["alpha"], list | tuple):
-            raise DoesNotFit("SwiftSpec takes requests that are alike and one rate: give --alpha alone")
+            raise CannotRun("SwiftSpec takes requests that are alike and one rate: give --alpha alone")
         if settings["swift_passes"] is None:
             steps = self._steps(site, drafter, 1)
             verify_s, pass_s = steps["verify"].seconds + steps["sample"].seconds, steps["pre-speculate"].seconds
@@ -134,18 +135,18 @@ class SwiftSpec(Cached):
 
         Raises
         ------
-        DoesNotFit : too many trees are reached to look at each.
+        CannotRun : too many trees are reached to look at each.
         """
         rates = mean_model(settings, drafter, 1).rates[0, : settings["swift_guesses"]]
         rates = np.sort(rates)[::-1][: max(1, np.count_nonzero(rates))]  # nobody guesses what is never right
         size = tuple(settings[f"swift_{what}"] for what in ("width", "passes", "nodes"))
         if (grown := prod((*size[:2], rates.size))) > _MOST_GROWN:
-            raise DoesNotFit(
+            raise CannotRun(
                 f"SwiftSpec would grow {grown} nodes beside a verification, at most {_MOST_GROWN} are looked at"
             )
         tokens = _kernel(tuple(rates.tolist()), *size, _waits(settings))
         if tokens is None:
-            raise DoesNotFit(
+            raise CannotRun(
                 f"SwiftSpec reaches more than {_MOST_TREES} trees: give less --swift-passes or --swift-nodes"
             )
         return tokens

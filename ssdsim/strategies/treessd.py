@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter, branches_per_device, expand, preexpand
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -59,10 +59,10 @@ class TreeSSD(Cached):
 
         Raises
         ------
-        DoesNotFit : a tree for each round, whose outcomes nobody can prepare a tree for.
+        CannotRun : a tree for each round, whose outcomes nobody can prepare a tree for.
         """
         if settings["tree_beam"] is not None:
-            raise DoesNotFit(f"{self.title} takes one tree for all rounds: give no --tree-beam")
+            raise CannotRun(f"{self.title} takes one tree for all rounds: give no --tree-beam")
         settle_budget(settings)
         settle_tree(settings, site, drafter, _round_s(settings, site, drafter))
 

@@ -26,7 +26,8 @@ BUDGETS = {
     # Limits of files, what is JSON; spellings in Python; all that a card lacks, the road to one that is not there;
     # bytes that are no text.
     # What small files unpack to; a disk without room has a name.
-    "ssdsim/base": (2_610, 22),
+    # What cannot run, apart from what has no room.
+    "ssdsim/base": (2_634, 22),
     # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
     # GPUs of two kinds.
     # Joules.
@@ -37,7 +38,8 @@ BUDGETS = {
     # The rule of acceptance.
     # GPUs of all stages.
     # Ctrl-C while modules load.
-    "ssdsim/cli": (4_952, 30),
+    # Who cannot run, beside who has no room.
+    "ssdsim/cli": (4_955, 30),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
@@ -76,7 +78,8 @@ BUDGETS = {
     # Stages, their link, what engines lack on them.
     # Versions that have what a stated one is too old for.
     # A word that leaves a value to a search; a draft that may share the target's devices; a drafter that an engine has.
-    "ssdsim/question": (4_496, 23),
+    # Who cannot run, beside who has no room.
+    "ssdsim/question": (4_507, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
@@ -104,7 +107,8 @@ BUDGETS = {
     # A draft that serves microbatches; a tree over stages.
     # Drafts that end early, and a floor of acceptance.
     # Drafts that end early, refused over stages.
-    "ssdsim/strategies": (5_871, 37),
+    # What cannot run, apart from what has no room.
+    "ssdsim/strategies": (5_875, 37),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     # Rules of acceptance, with what was published of them.
     # Trees by number, and what a draft made of each.

@@ -23,6 +23,7 @@ from ssdsim.advise.recommend.search import (
     with_settings,
 )
 from ssdsim.base.checks import Array
+from ssdsim.base.errors import Shortage
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import called, find_hardware
 from ssdsim.hardware.profile import HardwareProfile
@@ -167,8 +168,8 @@ class _Contenders(Record):
         rates[:, filled] = self.search.tokens_per_second(points).reshape(len(changes), len(filled)) / sizes[filled]
         return rates
 
-    def no_room(self, batch: int) -> str | None:
-        """Why the subject has no room at a batch, of the shape that had it longest; None where it has."""
+    def why_not(self, batch: int) -> str | None:
+        """Why the subject cannot run at a batch, of the shape that could longest; None where it can."""
         sizes = self._at(batch) * self._subjects
         own = np.flatnonzero(sizes)
         if any(self._known.get(self.cases[case], {}).get(batch, 0.0) > 0.0 for case in own):
@@ -384,6 +385,7 @@ def _largest_batch(contest: _Contenders) -> BreakEven:
         middle = (low + high) // 2
         low, high = (middle, high) if closer.leads_at(middle) else (low, middle)
         closer = closer.narrowed(low, high)
-    reason = near.no_room(high)
-    note = "" if reason is None else f"the limit of its room, not of its speed: {reason}"
+    reason = near.why_not(high)
+    limit = "its room" if isinstance(reason, Shortage) else "what it can run"
+    note = "" if reason is None else f"the limit of {limit}, not of its speed: {reason}"
     return BreakEven("batch", "sequences", "at most", low, contest.batch, note)

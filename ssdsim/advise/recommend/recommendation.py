@@ -24,7 +24,6 @@ from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, field
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.configuration import telling
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.place import runtime_for
@@ -222,7 +221,7 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
     found, _ = recommended(None, None, explained=False, **asked, **options)
     (answer,) = found.answers
     if answer.best is None:
-        raise DoesNotFit(str(answer.error))
+        raise InputError(str(answer.error))
     return found
 
 

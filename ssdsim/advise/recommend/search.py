@@ -17,9 +17,10 @@ from ssdsim.advise.recommend.request import SearchRequest, axes_of
 from ssdsim.answers.grid import Evaluator, PointResult, Repriced
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import Array
+from ssdsim.base.errors import DoesNotFit, Shortage
 from ssdsim.base.record import MutableRecord, Record, field
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.pricing.occupancy import DoesNotFit, check_memory, target_alone
+from ssdsim.pricing.occupancy import check_memory, target_alone
 from ssdsim.pricing.site import Site
 from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.options import DEFAULTS
@@ -220,7 +221,7 @@ class Search(MutableRecord):
         for name in self.request.strategies:
             if name not in fits and self.request.engine.lacks(name) is None:
                 title = strategies.ALL.named(name).title
-                reasons.setdefault(name, f"{title} finds no room on {self.request.gpus} GPUs")
+                reasons.setdefault(name, Shortage(f"{title} finds no room on {self.request.gpus} GPUs"))
         return reasons
 
 
@@ -257,7 +258,7 @@ def _shortage(site: Site | None) -> str | None:
     try:
         check_memory(site.batch, [target_alone(site, 0)])
     except DoesNotFit as error:
-        return str(error)
+        return error.reason
     return None
 
 

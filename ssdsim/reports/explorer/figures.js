@@ -63,7 +63,7 @@ class View {
 
 function ratesFigure(view) {
   const best = (of) => view.possible.reduce((a, b) => (of(view.rates[a.name]) >= of(view.rates[b.name]) ? a : b));
-  if (!view.possible.length) return { title: "No strategy has room here", traces: [], layout: {} };
+  if (!view.possible.length) return { title: "No strategy can run here", traces: [], layout: {} };
   const user = ({ rate }) => rate / view.batch, gpu = ({ rate, gpus }) => rate / gpus;
   const fastest = best(user), cheapest = best(gpu);
   const others = view.possible.filter((each) => each !== fastest);

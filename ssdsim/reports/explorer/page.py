@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ssdsim import __version__
 from ssdsim.answers.decision import SURE_SHARE, TIED
-from ssdsim.answers.verdict import no_room, stands_alone
+from ssdsim.answers.verdict import cannot_run, stands_alone
 from ssdsim.base.option import Option, spelled
 from ssdsim.question.options import ALL
 from ssdsim.reports.explorer.doubts import Doubt
@@ -162,7 +162,7 @@ def content(found: ExplorerGrid) -> dict[str, Any]:
             name: {
                 **numbers.array(each.refused, each.table.axes),
                 "reasons": each.reasons,
-                "sentences": [no_room(name, reason) for reason in each.reasons],
+                "sentences": [cannot_run(name, reason) for reason in each.reasons],
             }
             for name, each in found.rates.items()
         },

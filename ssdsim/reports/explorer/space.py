@@ -15,10 +15,9 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.predict import check_constant
 from ssdsim.answers.verdict import rivals
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import CannotRun, InputError
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.record import Record, field, replace
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.checked_options import GridPart
 from ssdsim.question.configuration import configure
 from ssdsim.question.engines import Engine, strategies_by_options
@@ -399,5 +398,5 @@ def _check(options: Mapping[str, Any]) -> None:
     """Refuse options that make no sense together; lack of room is no reason."""
     asked = Question.of(options)
     for name in asked.contestants.names:
-        with suppress(DoesNotFit):
+        with suppress(CannotRun):
             list(asked.scenarios(name))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ssdsim.answers.decision import Candidate, decide, knowable, knowable_timings, simplest
 from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.own_best import Variant
-from ssdsim.answers.verdict import Rates, no_room, verdict
+from ssdsim.answers.verdict import Rates, cannot_run, verdict
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws
 from ssdsim.base.record import Record
@@ -159,7 +159,7 @@ def _told(subject: str, sides: Mapping[str, _Side], known: Mapping[str, Array], 
     refused = {name: sides[name].why_not(place) for name, each in points.items() if not each.size}
     best = {name: sides[name].best(each) for name, each in points.items() if each.size}
     if not best:
-        return StopText(no_room(subject, refused[subject]))
+        return StopText(cannot_run(subject, refused[subject]))
     every = {name: [sides[name].candidate(point) for point in points[name].tolist()] for name in best}
     speeds = {each.key: sides[name].speeds(each.key[1][0][1]) for name, some in every.items() for each in some}
     draws = {name: each for name, point in best.items() if (each := sides[name].draws(point)) is not None}

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import Option
 from ssdsim.base.record import replace
 from ssdsim.pricing.drafter import Draft
-from ssdsim.pricing.occupancy import Demand, DoesNotFit, draft_on
+from ssdsim.pricing.occupancy import Demand, draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece
 from ssdsim.strategies.protocols.drafts import HeadDrafter, of_target
@@ -33,13 +34,13 @@ class _CacheReader(HeadDrafter):
         return partial(_on_all, site)
 
     def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
-        raise DoesNotFit(
+        raise CannotRun(
             f"{self.title} drafts from keys and values of verified tokens, of which outcomes yet to come have none"
         )
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         if beside and site.dcp > 1:
-            raise DoesNotFit(f"{self.title} reads keys and values of all tokens, each device has a part: give --dcp 1")
+            raise CannotRun(f"{self.title} reads keys and values of all tokens, each device has a part: give --dcp 1")
         own = draft_on(site, site.tp if beside else 1, tokens, branches, beside)
         if beside:
             return own

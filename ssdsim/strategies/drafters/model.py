@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import CannotRun, InputError
 from ssdsim.base.kinds import SHARE, Name, Whole
 from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option import Needs, Option, choice
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import draft_for, find_transformer, one_vocabulary, other_vocabulary
 from ssdsim.pricing.drafter import Draft, Drafter, passes_over
-from ssdsim.pricing.occupancy import Demand, DoesNotFit, draft_on
+from ssdsim.pricing.occupancy import Demand, draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece, Repeats, rounds_until
 from ssdsim.transformer.card import Transformer
@@ -195,6 +195,6 @@ def _models(site: Site, stages: Sequence[Stage]) -> list[Site]:
 
 
 def _check_no_tree(site: Site) -> None:
-    """Raise :class:`DoesNotFit` at stages that would draft for a tree."""
+    """Raise :class:`CannotRun` at stages that would draft for a tree."""
     if site.options.get("staged_by") is not None:
-        raise DoesNotFit("--staged-by drafts for a chain: what it would do for a tree is not described")
+        raise CannotRun("--staged-by drafts for a chain: what it would do for a tree is not described")

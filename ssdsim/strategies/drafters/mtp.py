@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import choice
 from ssdsim.base.record import replace
 from ssdsim.pricing.drafter import passes_over
-from ssdsim.pricing.occupancy import Demand, DoesNotFit
+from ssdsim.pricing.occupancy import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.strategies.protocols.drafts import HeadDrafter, of_target
@@ -46,7 +47,7 @@ class MTP(HeadDrafter):
         if not others:
             return whole
         if any(each > 1 for each in rows):
-            raise DoesNotFit("--mtp-modules draft a chain: what several would do for a tree is not described")
+            raise CannotRun("--mtp-modules draft a chain: what several would do for a tree is not described")
         make = self.passes(site) if beside else site.draft_pass
         catching_up = site.piece(make("draft step", len(rows), logits=1), others)
         last = (site.piece(make("draft step"), times) for _, times in passes_over(rows[1 + others :]))
@@ -54,7 +55,7 @@ class MTP(HeadDrafter):
 
     def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
         if _modules(site) > 1:
-            raise DoesNotFit("--mtp-modules: what several cache for outcomes yet to come is not described")
+            raise CannotRun("--mtp-modules: what several cache for outcomes yet to come is not described")
         return super().preexpand(site, rows, nodes, branches)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:

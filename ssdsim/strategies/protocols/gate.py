@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.kinds import SHARE, Number
 from ssdsim.base.option import Excludes, Group, Option, Section, choice
 from ssdsim.base.record import Record, replace
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, RowTable, Step
 from ssdsim.rounds.kernel import GatedDrafts, Kernel, Tokens
@@ -63,12 +63,12 @@ class Gate(Record):
 
         Raises
         ------
-        DoesNotFit : what drafts states no confidence, or the target is on several stages.
+        CannotRun : what drafts states no confidence, or the target is on several stages.
         """
         if settings["pp"] > 1:
-            raise DoesNotFit("--draft-p-min over pipeline stages (--pp) is not described")
+            raise CannotRun("--draft-p-min over pipeline stages (--pp) is not described")
         if not drafter.needs_device:
-            raise DoesNotFit(f"{drafter.title} states no confidence in its tokens: give no --draft-p-min")
+            raise CannotRun(f"{drafter.title} states no confidence in its tokens: give no --draft-p-min")
         pmf = accepted.pmf if accepted.kinds is None else _of_all_rounds(accepted.kinds)
         return cls(rates_of(pmf), float(settings["confidence_spread"]), float(settings["draft_p_min"]))
 
@@ -104,11 +104,11 @@ class Gate(Record):
 
         Raises
         ------
-        DoesNotFit : it has stages of its own.
+        CannotRun : it has stages of its own.
         """
         k = self.rates.size
         if any(piece.drawn is not None for piece in step.pieces):
-            raise DoesNotFit("--draft-p-min: what it does to a draft with --staged-by is not described")
+            raise CannotRun("--draft-p-min: what it does to a draft with --staged-by is not described")
         numbers = np.arange(1.0, k + 1.0)
         seconds = [replace(step, pieces=_with_passes(step.pieces, k, each)).seconds for each in numbers.tolist()]
         table = RowTable(1, k, numbers, np.array(seconds), of_passes=True)

@@ -7,11 +7,11 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ssdsim.base.errors import CannotRun
 from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import Needs, Option, choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.rounds.actor import Actor, Program, Stoppable
 from ssdsim.strategies.protocols.axes import Scope, SearchAxis, Values
@@ -81,11 +81,11 @@ def served_by(own: Sequence[Option], options: Mapping[str, Any]) -> tuple[int, b
 
 
 def check_shared(settings: Settings, drafter: Drafter) -> None:
-    """Raise :class:`DoesNotFit` where several targets are to share the device of a drafter that needs none."""
+    """Raise :class:`CannotRun` where several targets are to share the device of a drafter that needs none."""
     if settings[TARGETS.name] > 1 and settings["pp"] > 1:
-        raise DoesNotFit("--targets: several targets over pipeline stages (--pp) are not described")
+        raise CannotRun("--targets: several targets over pipeline stages (--pp) are not described")
     if settings[TARGETS.name] > 1 and not drafter.needs_device:
-        raise DoesNotFit(f"{drafter.title} needs no device that {settings[TARGETS.name]} targets could share")
+        raise CannotRun(f"{drafter.title} needs no device that {settings[TARGETS.name]} targets could share")
 
 
 def in_each_way(settings: Settings) -> list[Settings]:

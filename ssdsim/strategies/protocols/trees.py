@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.checks import Array
-from ssdsim.base.errors import InputError
+from ssdsim.base.errors import CannotRun, InputError
 from ssdsim.base.kinds import SHARE, Number, NumberOrWord, Whole
 from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option import Excludes, Needs, Option, choice, searched_choice
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.drafter import Drafter, TreeDrafter
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
 from ssdsim.strategies.protocols.axes import WordAxis
@@ -132,9 +131,9 @@ RoundTime = Callable[[Drafted, RankModel], float]
 
 
 def check_drafts_trees(drafter: Drafter) -> None:
-    """Raise :class:`DoesNotFit` at a drafter that makes one guess a token."""
+    """Raise :class:`CannotRun` at a drafter that makes one guess a token."""
     if not isinstance(drafter, TreeDrafter):
-        raise DoesNotFit(f"{drafter.title} drafts chains: a tree needs several guesses of a token")
+        raise CannotRun(f"{drafter.title} drafts chains: a tree needs several guesses of a token")
 
 
 def drafted(settings: Mapping[str, Any], drafter: Drafter) -> Drafted:
@@ -256,7 +255,7 @@ def _proposed(depth: int, beam: int) -> int:
 
 def _model(settings: Mapping[str, Any], drafter: Drafter, first: Array) -> RankModel:
     if settings["acceptance_rule"] != TOKEN:
-        raise DoesNotFit(f"--acceptance-rule {settings['acceptance_rule']} is known of chains, not of trees")
+        raise CannotRun(f"--acceptance-rule {settings['acceptance_rule']} is known of chains, not of trees")
     concentration = settings["tree_concentration"]
     if concentration == 0.0:
         raise InputError("--tree-concentration must be above 0, got 0")

@@ -110,7 +110,7 @@ def assert_same(row: Any, point: Mapping[str, Any]) -> None:
         assert row.drop("error").isna().all()
         return
     prediction = predicted(point, solver="closed")
-    why = prediction.configuration.no_room
+    why = prediction.configuration.refused
     assert row["error"] == (why.get("ssd") or next(iter(why.values()), None))
     for name, value in expected(prediction).items():
         if name == "backup":

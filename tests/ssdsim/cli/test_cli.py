@@ -145,6 +145,29 @@ def test_a_strategy_without_room_is_told_of_beside_the_others(verb: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("verb", "more"),
+    [
+        ("predict", "-b 2 --strategies ar,sd,amusd"),
+        ("predict", "--strategies ar,sd,pearl --pp 2 --tp 2"),
+        ("predict", "--strategies ar,sd --acceptance-floor 0.4 --sd-draft separate"),
+        ("plan", "--strategies ar,sd --acceptance-floor 0.4 --sd-draft separate --rate 1 --requests 50"),
+        ("recommend", "--gpus 2 -b 8 --k 3 --tp 1 --pp 2 --strategies sd --draft-p-min 0.5 --model llama-3.1-8b"),
+    ],
+)
+def test_what_nobody_described_is_no_lack_of_room(verb: str, more: str) -> None:
+    """It was shown as "No room", and stood among what has none."""
+    arguments = (verb, *more.split(), "--alpha", "0.8")
+    screen = " ".join(asked(*arguments, "--quiet").stdout.split())
+    assert re.search(" cannot run so: |Cannot run ", screen)
+    assert "No room" not in screen
+    if verb != "recommend":
+        told = answer(*arguments)
+        assert told["no_room"] == {}
+        (why,) = told["cannot_run"].values()
+        assert why in screen
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         "simulate --t-sd 0.2 --trace",

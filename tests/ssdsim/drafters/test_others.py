@@ -169,7 +169,7 @@ def test_what_reads_the_targets_memory_drafts_nowhere_else(drafter: str) -> None
     options: dict[str, Any] = {**EIGHT_B, "drafter": drafter, "alpha": 0.7}
     configuration = configure(**options, strategies=("ar", "sd", "ssd"))
     assert set(configuration.scenarios) == {"ar", "sd"}
-    assert "only on the target's" in configuration.no_room["ssd"]
+    assert "only on the target's" in configuration.cannot_run["ssd"]
     with pytest.raises(ssdsim.InputError, match="drafts on devices of its own"):
         configure(**options, strategies=("sd",), sd_draft="separate")
     assert ssdsim.roofline(**EIGHT_B, drafter=drafter, strategies=("sd",)).shape[0] > 0

@@ -227,10 +227,10 @@ def test_the_largest_batch_that_fits_fits(b: int) -> None:
         ("sd", {"tp": 2, "draft": "llama-3.1-8b"}, r"with llama-3.1-8b beside it .* --sd-draft separate needs less"),
     ],
 )
-def test_what_has_no_room_says_why_and_leaves_the_others(strategy: str, options: dict[str, Any], message: str) -> None:
+def test_what_cannot_run_says_why_and_leaves_the_others(strategy: str, options: dict[str, Any], message: str) -> None:
     configuration = configure(**options)
-    assert list(configuration.no_room) == [strategy]
-    assert re.search(message, configuration.no_room[strategy])
+    assert list(configuration.refused) == [strategy]
+    assert re.search(message, configuration.refused[strategy])
     assert set(configuration.scenarios) == {"ar", "sd", "ssd"} - {strategy}
     with pytest.raises(InputError, match=message):
         configure(**options, strategies=strategy)

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from site_generator.shown import PROJECT
 from ssdsim import configure, predict, recommend, simulate
 from ssdsim.advise.export.export import export
+from ssdsim.base.errors import CannotRun, DoesNotFit
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.occupancy import DoesNotFit, demand_of
+from ssdsim.pricing.occupancy import demand_of
 from ssdsim.pricing.passes import cost_of_message, cost_of_operations
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.stages import StagedPass, in_stages
@@ -251,13 +252,13 @@ def test_what_is_not_described_on_stages_is_refused_in_one_line() -> None:
     with refused("--pp", "--t-sd"):
         configure(t_sd=0.2, alpha=0.8, k=4, pp=2)
     for name in ("pearl", "adaptive", "minedraft"):
-        with refused("--pp", error=DoesNotFit):
+        with refused("--pp", error=CannotRun):
             configure(**ASKED, tp=2, pp=2, strategies=(name,))
-    with refused("--pp", error=DoesNotFit):
+    with refused("--pp", error=CannotRun):
         configure(**ASKED, tp=2, pp=2, strategies=("sd",), drafter="self")
-    with refused("--pp", error=DoesNotFit):
+    with refused("--pp", error=CannotRun):
         configure(**ASKED, tp=2, pp=2, strategies=("ssd",), targets=2)
-    with refused("--draft-p-min", "--pp", error=DoesNotFit):
+    with refused("--draft-p-min", "--pp", error=CannotRun):
         configure(**ASKED, tp=2, pp=2, strategies=("sd",), draft_p_min=0.5)
     with refused("--pp"):
         serve(workload=requests(10, 1.0), solver="closed", strategies="ar", tp=2, pp=2, hardware="h100-sxm")

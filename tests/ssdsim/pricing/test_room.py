@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from ssdsim.base.errors import DoesNotFit
 from ssdsim.hardware.catalog import HARDWARE, TRANSFORMERS, find_hardware
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.configuration import configure
 from tests.refusals import refused
 from tests.ssdsim.cli.in_process import asked

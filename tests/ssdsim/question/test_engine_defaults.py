@@ -31,7 +31,7 @@ ONE_GPU: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1}
 def test_what_the_engine_runs_is_compared_by_default(engine: str | None, names: tuple[str, ...]) -> None:
     assert strategies_by_options({"engine": engine}) == names
     configuration = configure(**ONE_GPU, engine=engine)
-    assert (*configuration.scenarios, *configuration.no_room) == names
+    assert (*configuration.scenarios, *configuration.refused) == names
     assert predict(**ONE_GPU, engine=engine).verdict.subject == names[-1]
 
 

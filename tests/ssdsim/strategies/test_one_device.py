@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ssdsim.advise.recommend.recommendation import recommend
 from ssdsim.answers.predict import predict
 from ssdsim.answers.simulation.simulate import simulate
+from ssdsim.base.errors import DoesNotFit
 from ssdsim.pricing.contention import OVERLAP, overlap_of
-from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.serving.batching import Batching

@@ -16,7 +16,7 @@ from ssdsim.answers.simulation import actor
 from ssdsim.answers.simulation import simulate as engine
 from ssdsim.answers.simulation.durations import Durations, StepStreams
 from ssdsim.answers.simulation.simulate import SimulatedRounds, simulate
-from ssdsim.pricing.occupancy import DoesNotFit
+from ssdsim.base.errors import DoesNotFit
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.strategies.protocols.cached import Cached
