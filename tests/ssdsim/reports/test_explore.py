@@ -87,6 +87,7 @@ def test_axes_follow_what_is_given() -> None:
     assert space_of({"strategies": "ar,sd"}).read["ar"] == ("b", "context")
     assert [axis.name for axis in space_of({}).axes if axis.continuous] == ["alpha", "hit_c", "hit_r"]
     assert space_of({"hit_r": 1.1}).axis("hit_r").values == (0.4, 1.1)
+    assert space_of({"t_sd": 0.2, "k": "auto"}) == space_of({"t_sd": 0.2})
 
 
 def test_lists_of_a_pairs_sets_and_temperatures_are_stops() -> None:
