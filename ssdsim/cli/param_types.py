@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
-from os.path import exists, isdir, isfile
+from os.path import abspath, exists, isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,13 +97,21 @@ DEVICE_SIZE = Finite(1e-3, 9e5)  # GiB or GB/s: a card holds a petabyte
 SECONDS, MINUTES = Finite(0.0, 1e7), Finite(0.0, 1e6, min_open=True)
 
 
+_WRITTEN = "ssdsim.written"
+
+
 class Output(click.Path):
-    """A path to write to; ``-`` is refused."""
+    """A path to write to; ``-`` is refused, and what another option of the command is to write."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-":
             self.fail("'-' is a file's name here: --json prints, nothing else goes to standard output", param, ctx)
-        return super().convert(value, param, ctx)
+        path = super().convert(value, param, ctx)
+        if param is not None and ctx is not None:
+            writer = ctx.meta.setdefault(_WRITTEN, {}).setdefault(abspath(path), param)
+            if writer is not param:
+                self.fail(f"'{value}' is where {writer.opts[-1]} writes: give each a path of its own", param, ctx)
+        return path
 
 
 class OutputFile(Output):

@@ -395,3 +395,12 @@ def test_a_dash_is_no_file_to_write(arguments: str, tmp_path: Path, monkeypatch:
 def test_simulate_says_that_targets_share_a_draft() -> None:
     done = asked(*"simulate --strategies ssd --targets 2 --draft-serves in-turn --rounds 50 --quiet".split())
     assert "Draft    SSD: one for 2 targets, one after the other" in done.stdout
+
+
+def test_two_outputs_of_a_command_have_two_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After minutes of work the timeline found the folder of the runs in its place."""
+    monkeypatch.chdir(tmp_path)
+    assert_refused(
+        asked("plan", "--rate", "2", "-o", "made", "--trace", "./made"), "'./made'", "--output", "of its own"
+    )
+    assert not (tmp_path / "made").exists()
