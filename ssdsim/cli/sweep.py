@@ -255,7 +255,8 @@ def _summary(
         ratio = columns[name]
         if f"{name}_at_best_k" in of_best:
             ratio, what = at_best_k(plan, of_best[f"{name}_at_best_k"]), f"{what}, each at its best K,"
-        said.append(f"{what} {np.nanmin(ratio):.2f}-{np.nanmax(ratio):.2f}x, median {np.nanmedian(ratio):.2f}x")
+        if (known := ratio[~np.isnan(ratio)]).size:  # rows of a file may lack it
+            said.append(f"{what} {known.min():.2f}-{known.max():.2f}x, median {np.median(known):.2f}x")
     backup = contest.own("backup")
     if backup is not None:
         in_time = results.counts(effective(backup, plan.grid), results.possible).get("jit", 0)

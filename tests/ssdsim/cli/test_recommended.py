@@ -87,6 +87,14 @@ def test_a_table_of_all_strategies_says_why_ssd_is_not_in_it() -> None:
     assert "No room SSD and 1 more: glm-5.2 at tp 4 needs " in words("recommend", *asked_for, "--quiet")
 
 
+def test_an_engines_table_needs_no_baseline() -> None:
+    """The gain over AR was looked up where AR was not among the strategies."""
+    said = words(
+        "recommend", "--gpus", "1xh100", "--model", "llama-3.1-8b", "--engine", "vllm", *SMALL[:2], "--strategies", "sd"
+    )
+    assert "turn SD with llama-3.2-1b on. in flight" in said
+
+
 def test_what_is_assumed_comes_with_its_source_as_in_a_prediction() -> None:
     head = ("--model", "llama-3.1-8b", "--drafter", "eagle3", "--quiet")
     source = "published, eagle3-llama-3.1-8b on MT-Bench, temperature 0, vllm-project/vllm issue 20780"

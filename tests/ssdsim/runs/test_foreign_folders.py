@@ -93,6 +93,19 @@ def test_a_note_of_pandas_that_is_damaged_is_not_read(tmp_path: Path) -> None:
     assert report(tmp_path / "run").html
 
 
+@pytest.mark.filterwarnings("error")
+def test_rows_without_the_subjects_rate_are_summed_up_without_its_ratio(tmp_path: Path) -> None:
+    words = [*"sweep --t-sd 0.2 --p-hit 0.8 --k 2,4 --alpha 0.7 -o".split(), str(tmp_path / "run")]
+    assert "SSD/SD 1." in asked(*words).stdout
+    results = tmp_path / "run/results.parquet"
+    table = read_table(results)
+    at = table.column_names.index("ssd_tokens_per_second")
+    write_table(table.set_column(at, table.field(at), pa.array([None] * 2, pa.float64())), results)
+    said = asked(*words).stdout
+    assert "SD at 100% of the possible points" in said
+    assert "nan" not in said
+
+
 def test_no_two_writers_share_a_name(tmp_path: Path) -> None:
     with replaced(tmp_path / "x") as one, replaced(tmp_path / "x") as other:
         assert one != other
