@@ -38,18 +38,9 @@ BUDGETS = {
     # The rule of acceptance.
     # GPUs of all stages.
     # Ctrl-C while modules load.
-    # Who cannot run, beside who has no room; sLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
-    # GPUs of two kinds.
-    # Joules.
-    # A card that stays idle.
-    # Signals at the very end.
-    # How prompts are processed, and why.
-    # The next command keeps the context and the acceptance; why SSD is not in a table of all strategies.
-    # The rule of acceptance.
-    # GPUs of all stages.
-    # Ctrl-C while modules load.
+    # Who cannot run, beside who has no room.
     # Outputs of a command that have one path, an engine's table without AR.
-    "ssdsim/cli": (4_964, 30),
+    "ssdsim/cli": (4_966, 30),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
