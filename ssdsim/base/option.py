@@ -54,13 +54,14 @@ class Excludes(Record):
     """A conflict: none of ``others`` may be given with this option. ``{it}`` in the ``message`` is the one that was.
 
     The conflict holds only if this option equals ``when``, or has one of its types, and all of ``given_with`` are
-    given.
+    given. ``spared``: in a grid that varies this option, points at which it holds go without ``others``.
     """
 
     others: tuple[str | Group, ...]
     message: str
     when: str | tuple[type, ...] | None = None
     given_with: tuple[str, ...] = ()
+    spared: bool = False
 
     def holds(self, name: str, given: Mapping[str, Any]) -> bool:
         """Tell whether the conflict holds among the ``given`` options; ``name`` is this option's."""

@@ -28,8 +28,6 @@ def settle_rule(settings: Settings) -> None:
     """
     asked = settings["acceptance_rule"]
     if asked == TOKEN:
-        if settings["rule_odds"] is not None:
-            raise InputError("--rule-odds has no effect with --acceptance-rule token (the odds are its own)")
         return
     _check_own_rule(settings, asked)
     rule = RULES.find(asked)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.option import spelled
+from ssdsim.base.option import Excludes, spelled
 from ssdsim.base.record import Record
 from ssdsim.base.settings import GIVEN
 from ssdsim.question.options import (
@@ -21,6 +21,7 @@ from ssdsim.question.options import (
     check_names,
     decisive,
     ranged,
+    spared,
     with_ranges,
 )
 from ssdsim.question.point_table import Column, PointTable, Rows, groups
@@ -40,7 +41,18 @@ class GridPart(Record):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         numbers = {name: self.numbers(name).tolist() for name in self.grid}
         for at in range(len(self)):
-            yield {**self.options, **{name: values[numbers[name][at]] for name, values in self.grid.items()}}
+            point = {**self.options, **{name: values[numbers[name][at]] for name, values in self.grid.items()}}
+            for name, exclusion, others in self._spared:
+                if exclusion.holds(name, point):
+                    point = {option: value for option, value in point.items() if option not in others}
+            yield point
+
+    @cached_property
+    def _spared(self) -> list[tuple[str, Excludes, tuple[str, ...]]]:
+        """Where a point goes without an option that is given of the grid, whose other points have it."""
+        given = {*self.options, *self.grid}
+        varied = [name for name, values in self.grid.items() if len(values) > 1]
+        return [(name, each, others) for name, each, others in spared(varied) if not given.isdisjoint(others)]
 
     def numbers(self, name: str) -> Rows:
         """The number of each point's value in a list, which is found without counting the points before it."""
@@ -51,6 +63,8 @@ class GridPart(Record):
     @property
     def means_what_it_says(self) -> bool:
         """Whether each value sets its own option only: None sets none, and a range sets ``ranges``, too."""
+        if self._spared:
+            return False
         values = [(name, value) for name, of in self._lists() for value in of]
         return not any(
             is_unsaid(name, value) or name == "ranges" or (isinstance(value, str) and name in ranged())

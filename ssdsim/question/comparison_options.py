@@ -159,6 +159,14 @@ ACCEPTANCE = (
         "relaxed (both change the answers)",
         axis="acceptance rule",
         groups=(Group.CHOICE,),
+        excludes=(
+            Excludes(
+                ("rule_odds",),
+                "{it} has no effect with --acceptance-rule token (the odds are its own)",
+                when=TOKEN,
+                spared=True,
+            ),
+        ),
     ),
     _acceptance(
         name="rule_odds",

@@ -206,6 +206,11 @@ def effective_options(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> 
     return {name: value for name, value in options.items() if name not in idle}
 
 
+def spared(axes: Collection[str]) -> list[tuple[str, Excludes, tuple[str, ...]]]:
+    """What a grid over ``axes`` leaves out at some of its points: who excludes it, where, and its names."""
+    return [(name, each, others) for name, each, others in _exclusions if each.spared and name in axes]
+
+
 def changed(options: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """``options`` with other values: what has no effect beside these goes, and the ranges of the old ones."""
     made = {**effective_options(options, change), **change}

@@ -71,6 +71,7 @@ _MISSES = (
                 (Group.BACKUP_QUALITY,),
                 "{it} has no effect with --backup jit (the backup is the primary)",
                 when="jit",
+                spared=True,
             ),
         ),
     ),

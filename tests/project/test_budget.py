@@ -27,7 +27,7 @@ BUDGETS = {
     # bytes that are no text.
     # What small files unpack to; a disk without room has a name.
     # What cannot run, apart from what has no room.
-    "ssdsim/base": (2_634, 22),
+    "ssdsim/base": (2_635, 22),
     # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
     # GPUs of two kinds.
     # Joules.
@@ -80,7 +80,8 @@ BUDGETS = {
     # Versions that have what a stated one is too old for.
     # A word that leaves a value to a search; a draft that may share the target's devices; a drafter that an engine has.
     # Who cannot run, beside who has no room.
-    "ssdsim/question": (4_507, 23),
+    # What some points of a grid go without.
+    "ssdsim/question": (4_532, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
@@ -109,7 +110,7 @@ BUDGETS = {
     # Drafts that end early, and a floor of acceptance.
     # Drafts that end early, refused over stages.
     # What cannot run, apart from what has no room.
-    "ssdsim/strategies": (5_875, 37),
+    "ssdsim/strategies": (5_876, 37),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     # Rules of acceptance, with what was published of them.
     # Trees by number, and what a draft made of each.

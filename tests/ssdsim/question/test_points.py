@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ssdsim import InputError, configure
+from ssdsim.answers.sweep import sweep
 from ssdsim.base.settings import Settings
 from ssdsim.question.checked_options import GridPart, checked, checked_table
 from ssdsim.question.point_table import Column, MemoizedStep, PointTable
@@ -88,3 +89,28 @@ def test_a_grid_means_what_its_points_mean_one_by_one(alpha: list[Any]) -> None:
 def test_every_strategy_reads_the_batch(options: dict[str, Any]) -> None:
     scenarios = configure(b=2, strategies="ar,sd,ssd,pearl", **options).scenarios
     assert all("b" in scenario.reads for scenario in scenarios.values())
+
+
+@pytest.mark.parametrize(
+    ("axis", "others"),
+    [
+        ({"acceptance_rule": ["token", "fly"]}, {"rule_odds": 1.5}),
+        ({"acceptance_rule": ["token", "relaxed"], "rule_odds": ["1.2:1.5", 2.0]}, {}),
+        ({"backup": ["jit", "fast"]}, {"p_hit_backup": 0.5}),
+    ],
+)
+def test_points_of_a_grid_go_without_what_only_the_other_points_have(
+    axis: dict[str, list[Any]], others: dict[str, Any]
+) -> None:
+    """A sweep over the rules with a factor had no point of the token rule."""
+    (name, (without, _)), asked = next(iter(axis.items())), {"t_sd": 0.2, "k": 5, "p_hit": 0.8, **others}
+    part = GridPart(asked, axis, 0, 2 * len(axis.get("rule_odds", [None])))
+    (excluded,) = (others or axis).keys() - {name}
+    _, errors = checked_table(part)
+    assert not any(errors)
+    assert [excluded in point for point in part] == [point[name] != without for point in part]
+    _, errors = checked_table(GridPart(asked | {excluded: 1.0}, {name: [without]}, 0, 1))
+    assert "has no effect" in str(errors[0])
+    found = sweep(**asked, **axis)["ssd_tokens_per_second"]
+    rates = [configure(**point).scenarios["ssd"].estimate.tokens_per_second for point in part]
+    assert found.tolist() == pytest.approx(list(map(float, rates)))
