@@ -31,9 +31,10 @@ from calibration.timings.fit import significant
 from calibration.timings.fit_experts import FEWEST_ROWS
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.device import Device
 from ssdsim.hardware.experts import FEW_TOKENS
 from ssdsim.hardware.latent import SCALED, LatentModel
-from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
+from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.hardware.runtime_card import KERNELS, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
 from ssdsim.hardware.what_if import Datasheet, from_datasheet

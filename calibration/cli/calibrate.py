@@ -31,7 +31,8 @@ from ssdsim.hardware.catalog import (
     hardware_names,
     short_hardware_name,
 )
-from ssdsim.hardware.profile import Device, HardwareProfile
+from ssdsim.hardware.device import Device
+from ssdsim.hardware.profile import HardwareProfile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,7 +26,8 @@ from calibration.timings.fit_compressed import fit_blocks, fit_mixing, of_work
 from ssdsim.base.checks import Array
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.compressed import REACHED, SCORES_REACHED
-from ssdsim.hardware.profile import Device, HardwareProfile
+from ssdsim.hardware.device import Device
+from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.compressed import (
     RATIOS,

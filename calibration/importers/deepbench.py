@@ -22,11 +22,12 @@ from ssdsim.base.documents import check_regular
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AttentionModel
 from ssdsim.hardware.collectives import CollectiveModel, Regime
+from ssdsim.hardware.device import Device
 from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.gemm import GemmModel
 from ssdsim.hardware.laws import Roofline
 from ssdsim.hardware.links import LinkModel
-from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
+from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind, sent_around
 
 _COLUMNS = ["dtype", "m", "n", "k", "a_transposed", "b_transposed", "time_us"]

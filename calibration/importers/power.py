@@ -17,9 +17,9 @@ import pandas as pd
 from calibration.importers.experts import FORMATS, whole_experts
 from calibration.importers.silicon import DTYPES, GEMM_FORMATS
 from ssdsim.base.checks import Array
+from ssdsim.hardware.device import Device
 from ssdsim.hardware.laws import FitReport
 from ssdsim.hardware.power import LoadLaw, PowerKind, PowerLaw
-from ssdsim.hardware.profile import Device
 from ssdsim.transformer.operations import Attention, ExpertMlp, Gemm, Operation
 
 SOURCE = "power"

@@ -21,9 +21,9 @@ from calibration.importers.silicon import engines
 from calibration.timings.fit import FEWEST_ROWS, fit_convolution
 from calibration.timings.fit_costs import Rows, fit_prefill_recurrence, fit_recurrence
 from ssdsim.base.checks import Array
+from ssdsim.hardware.device import Device
 from ssdsim.hardware.elementwise import ConvolutionModel
 from ssdsim.hardware.prefill import PrefillRecurrenceModel
-from ssdsim.hardware.profile import Device
 from ssdsim.hardware.recurrence import SHARES, RecurrenceModel
 from ssdsim.transformer.operations import Operation
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep, Rule

@@ -29,9 +29,10 @@ from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.hardware.collectives import CollectiveModel, Regime
+from ssdsim.hardware.device import Device
 from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.links import LinkModel
-from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
+from ssdsim.hardware.profile import HardwareProfile, Provenance
 
 _TABLE, _ONE_SIZE = "allreduce_8xV100-SXM2-16GB_hcm", "allreduce_8xV100-SXM2-16GB_OCI"
 _COPY_TABLE = "onerank_copy_V100-SXM2"

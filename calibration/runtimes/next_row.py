@@ -18,7 +18,7 @@ from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.question.configuration import configure
 from ssdsim.readers.priced_row import options_of
 from ssdsim.readers.row import Row
-from ssdsim.transformer.shard import legal_tensor_parallel
+from ssdsim.transformer.parallel_degrees import legal_tensor_parallel
 
 BATCHES = (1, 8, 32, 128)
 CONTEXTS = (512, 8192)

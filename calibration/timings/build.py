@@ -22,9 +22,10 @@ from ssdsim import strategies
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AnyAttention
+from ssdsim.hardware.device import Device
 from ssdsim.hardware.experts import ExpertsModel
 from ssdsim.hardware.laws import Interference, SlowDown
-from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
+from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.hardware.runtime_card import Evidence, Runtime
 from ssdsim.hardware.runtime_numbers import CardErrors, Host
 from ssdsim.pricing.passes import cost_of_pass, streaming_share

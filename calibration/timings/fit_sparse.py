@@ -11,8 +11,9 @@ from scipy.optimize import least_squares
 from calibration.timings.fit import LARGE, fit_sum, hold_out, rate_of, report, significant
 from calibration.timings.fit_roofline import domain_of, those
 from ssdsim.base.checks import Array
+from ssdsim.hardware.device import Device
 from ssdsim.hardware.latent import smooth_maximum
-from ssdsim.hardware.profile import REACHED, Device
+from ssdsim.hardware.profile import REACHED
 from ssdsim.hardware.sparse import BlockChoiceModel, IndexerCosts, IndexerModel, SparseCosts, SparseModel
 from ssdsim.transformer.sparse import KEY_DTYPE
 

@@ -18,7 +18,8 @@ from ssdsim import strategies
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
-from ssdsim.hardware.profile import Device, HardwareProfile
+from ssdsim.hardware.device import Device
+from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.site import Silent, Site
 from ssdsim.pricing.step import Pass
@@ -28,7 +29,7 @@ from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, ExpertMlp, Gemm
-from ssdsim.transformer.shard import legal_tensor_parallel
+from ssdsim.transformer.parallel_degrees import legal_tensor_parallel
 
 _TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _FEW_TOKENS = 8  # kernels for few tokens are odd: time every matrix with them

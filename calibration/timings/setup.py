@@ -17,7 +17,7 @@ from ssdsim.hardware.catalog import draft_for, find_transformer, is_bundled_tran
 from ssdsim.hardware.profile import Calibrated, HardwareProfile
 from ssdsim.question.options import ALL
 from ssdsim.transformer.operations import DTYPES
-from ssdsim.transformer.shard import legal_tensor_parallel
+from ssdsim.transformer.parallel_degrees import legal_tensor_parallel
 
 _STRATEGIES = ALL["strategies"]
 _SMALL = ("transformer-shaped-1536x4", "transformer-shaped-768x2")

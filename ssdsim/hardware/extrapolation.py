@@ -6,8 +6,8 @@ from functools import lru_cache
 
 from ssdsim.base.card import Card, Count, LogSd, Positive
 from ssdsim.base.record import Record, field
+from ssdsim.hardware.device import Device
 from ssdsim.hardware.gpu_names import is_amds
-from ssdsim.hardware.profile import Device
 from ssdsim.transformer.card import Transformer
 
 

@@ -17,7 +17,8 @@ from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.transformer.operations import Operation
 
 if TYPE_CHECKING:
-    from ssdsim.hardware.profile import Device, HardwareProfile
+    from ssdsim.hardware.device import Device
+    from ssdsim.hardware.profile import HardwareProfile
 
 Op = TypeVar("Op", bound=Operation)
 Model = TypeVar("Model", bound=TimingModel)

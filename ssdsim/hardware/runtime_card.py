@@ -11,9 +11,9 @@ from msgspec import Meta, field
 from msgspec.structs import asdict
 
 from ssdsim.base.card import Card, Coefficient, NotNegative, Seconds
+from ssdsim.hardware.device import Device
 from ssdsim.hardware.engine_versions import ByVersion, Runs
 from ssdsim.hardware.extrapolation import ExtrapolationError, OperatingPoint, TrainingDomain, distance
-from ssdsim.hardware.profile import Device
 from ssdsim.hardware.runtime_numbers import (
     CacheDtype,
     CardErrors,

@@ -10,9 +10,10 @@ from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import Record, field, replace
 from ssdsim.hardware.collectives import CollectiveLaw
+from ssdsim.hardware.device import Device, PeerAccess
 from ssdsim.hardware.laws import DATASHEET_LOG_SD, HYPOTHETICAL, Scaling
 from ssdsim.hardware.links import LinkModel, links_of_ring
-from ssdsim.hardware.profile import Device, HardwareProfile, PeerAccess, Provenance
+from ssdsim.hardware.profile import HardwareProfile, Provenance
 
 SMALLEST, LARGEST = 1e-3, 1e3  # factors
 

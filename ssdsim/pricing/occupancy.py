@@ -17,8 +17,8 @@ from ssdsim.transformer.cache_memory import PLAIN, CacheMemory, Caching, in_page
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.context_parallel import legal_context_parallel, most_that_share
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, QUANTISED_BYTES, WEIGHT_BYTES
+from ssdsim.transformer.parallel_degrees import legal_tensor_parallel
 from ssdsim.transformer.precision import Precision
-from ssdsim.transformer.shard import legal_tensor_parallel
 
 
 class Devices(Record):

@@ -45,8 +45,8 @@ from ssdsim.pricing.step import (
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import degrees, forward_pass
 from ssdsim.transformer.operations import DTYPE_BYTES
+from ssdsim.transformer.parallel_degrees import legal_tensor_parallel
 from ssdsim.transformer.precision import Precision
-from ssdsim.transformer.shard import legal_tensor_parallel
 
 # An outcome names, per sequence: id, accepted length, bonus token and length (8 bytes each), a temperature, and the
 # draft's block table (4 bytes for each page of 16 tokens): SSD paper, appendix B.1.

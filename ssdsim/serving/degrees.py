@@ -24,7 +24,7 @@ from ssdsim.serving.workload import Workload
 from ssdsim.strategies.protocols.axes import TARGET, Scope
 from ssdsim.transformer.context_parallel import legal_context_parallel
 from ssdsim.transformer.forward import DATA_PARALLEL
-from ssdsim.transformer.shard import check_tensor_parallel, legal_expert_parallel
+from ssdsim.transformer.parallel_degrees import check_tensor_parallel, legal_expert_parallel
 
 SEARCHED = "the fewest GPUs within the SLO"
 """The source of a degree that was searched."""

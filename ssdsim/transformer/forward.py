@@ -13,8 +13,9 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.compressed import PrefillCompressed
 from ssdsim.transformer.context_parallel import check_context_parallel
 from ssdsim.transformer.operations import Attention, Gemm, Operation, PrefillAttention
+from ssdsim.transformer.parallel_degrees import check_expert_parallel, check_tensor_parallel
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, StateKeeping
-from ssdsim.transformer.shard import Block, Shard, check_expert_parallel, check_tensor_parallel
+from ssdsim.transformer.shard import Block, Shard
 from ssdsim.transformer.sparse import PrefillSparse
 
 Op = TypeVar("Op", bound=Operation)

@@ -55,7 +55,8 @@ BUDGETS = {
     # Numbers of a runtime, versions of an engine: a file each.
     # What of an engine is newer than a version; checkpoints by their configs, and timings that few models read;
     # compressed attention by engine.
-    "ssdsim/hardware": (5_201, 26),
+    # A device, apart from what was timed on it.
+    "ssdsim/hardware": (5_211, 27),
     # Prompts in passes that decode, query heads that share keys; the mean over how many of a batch found something;
     # what memory and arithmetic leave of an engine's factors, and drafts over several devices.
     # A host's CPU, which is no GPU.
@@ -121,7 +122,8 @@ BUDGETS = {
     # Compressed attention's layers and operations, streams, and the configs of three families.
     # What engines keep from caches; how far layers see.
     # Attention of devices that share a cache, and what they exchange.
-    "ssdsim/transformer": (5_012, 23),
+    # Degrees, apart from what each device computes.
+    "ssdsim/transformer": (5_012, 24),
     # One deadline for all that a server sends, and each of its fields read as a file's is; a plan as data.
     "calibration/bench": (1_380, 7),
     # First screens of bench, fit and measure; what comes after a calibration; a plan as data; formats of rows.
@@ -130,7 +132,7 @@ BUDGETS = {
     # a user's own models by llama-bench; blocks by engine and of MiniMax-M3; blocks of compressed attention.
     # Watts, where a table has them; experts and latent attention in a plain CSV.
     # What small files unpack to.
-    "calibration/importers": (3_760, 19),
+    "calibration/importers": (3_763, 19),
     # What other programs take of the cores, sides that say nothing for long; names of devices on ROCm and Metal.
     "calibration/machine": (2_390, 14),
     # A file that says that the hub is offline.
@@ -142,7 +144,7 @@ BUDGETS = {
     # Launches that a table does not show.
     # Blocks of sparse attention, of tokens and of blocks; blocks of compressed attention.
     # Devices with another name.
-    "calibration/timings": (3_718, 23),
+    "calibration/timings": (3_721, 23),
     # Runs as the profile was calibrated; a hit law of all pairs, trees of tables, batches; trees that no guesses make.
     # Options of validate pair where there is no torch.
     # One device runs what needs no other.

@@ -29,7 +29,7 @@ from ssdsim.tokens.accepted import is_forced
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.context_parallel import check_context_parallel, legal_context_parallel
 from ssdsim.transformer.forward import DATA_PARALLEL
-from ssdsim.transformer.shard import check_tensor_parallel, legal_expert_parallel
+from ssdsim.transformer.parallel_degrees import check_tensor_parallel, legal_expert_parallel
 
 Rank = Literal["user", "gpu", "cost", "joules"]
 RANKS = ("user", "gpu", "cost", "joules")

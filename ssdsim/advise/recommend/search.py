@@ -27,7 +27,7 @@ from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.axes import PLACED, SearchAxis, Values
 from ssdsim.transformer.context_parallel import legal_context_parallel
-from ssdsim.transformer.shard import legal_expert_parallel
+from ssdsim.transformer.parallel_degrees import legal_expert_parallel
 
 T = TypeVar("T")
 Case = tuple[Shape, int]  # a shape and the sequences of one target

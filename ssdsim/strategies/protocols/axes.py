@@ -14,7 +14,7 @@ from ssdsim.tokens.pair_choice import fan_outs_known, positions_known
 from ssdsim.tokens.saguaro import PLAIN, known_cs, why_not
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
-from ssdsim.transformer.shard import MOST_DEVICES, legal_expert_parallel
+from ssdsim.transformer.parallel_degrees import MOST_DEVICES, legal_expert_parallel
 
 Values = tuple[Any, ...] | None
 """What may be chosen; None: anything that the option takes."""

@@ -17,8 +17,9 @@ from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import MASKED
 from ssdsim.hardware.catalog import find_hardware, find_transformer, hardware_names
+from ssdsim.hardware.device import Device
 from ssdsim.hardware.laws import DATASHEET_LOG_SD, Correction
-from ssdsim.hardware.profile import Device, HardwareProfile, load_profile
+from ssdsim.hardware.profile import HardwareProfile, load_profile
 from ssdsim.hardware.timing import EXTRAPOLATION_LOG_SD
 from ssdsim.question.configuration import configure
 from ssdsim.transformer.forward import forward_pass

@@ -13,7 +13,7 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.heads import mtp_head
 from ssdsim.transformer.operations import Attention, Collective, ExpertMlp, Gemm, LatentAttention
-from ssdsim.transformer.shard import legal_tensor_parallel
+from ssdsim.transformer.parallel_degrees import legal_tensor_parallel
 from tests.refusals import refused
 
 B = 10**9

@@ -14,9 +14,9 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.heads import eagle_head, mtp_head
 from ssdsim.transformer.operations import Attention, ExpertMlp, Gemm, LatentAttention
+from ssdsim.transformer.parallel_degrees import legal_tensor_parallel
 from ssdsim.transformer.prefill import Chunk, mixed_pass, prefill_pass
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
-from ssdsim.transformer.shard import legal_tensor_parallel
 from tests.refusals import refused
 
 B = 10**9
