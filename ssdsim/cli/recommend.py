@@ -162,6 +162,9 @@ def answered(
     """Answer as asked; the exit code."""
     if every and options.get("strategies") is None:
         options["strategies"] = EVERY
+    for flag, said in (("--json", as_json), ("--explain", explain)):
+        if paste is not None and said:
+            raise InputError(f"{flag} has no effect with --paste (which prints the command alone)")
     if paste not in (None, _NAMED, *_FILES) and options.get("engine") is None:
         options["engine"] = paste
     explained = as_json or explain or rate is not None or slo is not None or (output is not None and paste is None)

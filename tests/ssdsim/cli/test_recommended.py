@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.refusals import assert_refused
 from tests.ssdsim.cli.in_process import asked
 
 SMALL = ("--k", "2,4", "--tp", "4", "--draft-gpus", "1", "--quiet")
@@ -93,6 +94,11 @@ def test_an_engines_table_needs_no_baseline() -> None:
         "recommend", "--gpus", "1xh100", "--model", "llama-3.1-8b", "--engine", "vllm", *SMALL[:2], "--strategies", "sd"
     )
     assert "turn SD with llama-3.2-1b on. in flight" in said
+
+
+@pytest.mark.parametrize("flag", ["--json", "--explain"])
+def test_a_command_to_paste_is_all_that_is_printed(flag: str) -> None:
+    assert_refused(asked("recommend", "--gpus", "1", "--paste", "vllm", flag), flag, "--paste")
 
 
 def test_what_is_assumed_comes_with_its_source_as_in_a_prediction() -> None:
