@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 _WORD, _SHOWN = 300, 60  # characters of a word, and of the ends of a longer one
 _SHORT = reprlib.Repr()
@@ -19,24 +19,42 @@ class InputError(ValueError):
         super().__init__(one_line(message))
 
 
+Ways = Sequence[tuple[str, int]]
+"""What would have room, each with the GPUs of a target there."""
+
+
 class Shortage(str):
-    """Why a strategy has no room: it lacks devices, memory or context."""
+    """Why a strategy has no room: it lacks devices, memory or context. It ends with ``ways`` to have it."""
+
+    lacks: str
+    who: str
+    ways: Ways
+
+    def __new__(cls, lacks: str, who: str = "", ways: Ways = ()) -> Self:
+        *others, last = [way for way, _ in ways] or [""]
+        listed = " or ".join(filter(None, (", ".join(others), last)))
+        made = super().__new__(cls, f"{lacks}; there is room{who} with {listed}" if listed else lacks)
+        made.lacks, made.who, made.ways = lacks, who, ways
+        return made
+
+    def within(self, gpus: int) -> Shortage:
+        """With those of its ways that take so many GPUs a target at most."""
+        return Shortage(self.lacks, self.who, [(way, needed) for way, needed in self.ways if needed <= gpus])
 
 
 class CannotRun(InputError):
-    """A strategy cannot run as it was asked to; another one may. Its ``reason`` says of what kind it is."""
+    """A strategy cannot run as it was asked to; another one may."""
 
-    @property
-    def reason(self) -> str:
-        return str(self)
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class DoesNotFit(CannotRun):
     """A strategy has no room at a site; another one may."""
 
-    @property
-    def reason(self) -> Shortage:
-        return Shortage(self)
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason if isinstance(reason, Shortage) else Shortage(reason))
 
 
 def heading(why: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from ssdsim.base.errors import CannotRun, DoesNotFit, InputError
+from ssdsim.base.errors import CannotRun, DoesNotFit, InputError, Shortage, Ways
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import smaller_in_family
 from ssdsim.hardware.profile import HardwareProfile
@@ -262,12 +262,13 @@ def largest_budget(
 
 
 class Occupancy(Record):
-    """Memory in use on each device of a kind. A refusal calls it ``what`` and ends with ``advice``."""
+    """Memory in use on each device of a kind. A refusal calls it ``what`` and ends with ``advice``, then ``ways``."""
 
     what: str
     demands: Sequence[Demand]
     profile: HardwareProfile
     advice: str = ""
+    ways: Ways = ()
 
     def needs_bytes(self, batch: int) -> int:
         """Bytes that each device needs."""
@@ -280,13 +281,15 @@ class Occupancy(Record):
         each = sum(demand.sequence_bytes for demand in self.demands)
         return room // each * self.demands[0].devices if room > 0 else 0
 
-    def shortage(self, batch: int) -> str:
+    def shortage(self, batch: int) -> Shortage:
         """Text about the memory that a batch lacks, and the largest batch that fits."""
         largest = self.largest_batch
         fits = f"the largest batch that fits is {largest}" if largest else "not even one sequence fits"
-        return (
+        return Shortage(
             f"{self.what} needs {self.needs_bytes(batch) / 2**30:.1f} GiB on each device, {self.profile.name} has "
-            f"{usable_bytes(self.profile) / 2**30:.1f} GiB usable; {fits}{self.advice}"
+            f"{usable_bytes(self.profile) / 2**30:.1f} GiB usable; {fits}{self.advice}",
+            f" for {batch}" if batch > 1 else "",
+            self.ways,
         )
 
 
@@ -321,10 +324,10 @@ def target_alone(site: Site, lookahead: int, wider: bool = True) -> Occupancy:
     """The target with nothing beside it; a refusal says what has room, with more devices if they may be ``wider``."""
     alone = Occupancy(f"{site.target.name} at tp {site.tp}", [target_on(site, lookahead)], site.profile)
     short = alone.needs_bytes(site.batch) > usable_bytes(site.profile)
-    return replace(alone, advice=_with_room(site, lookahead, alone.largest_batch > 0, wider)) if short else alone
+    return replace(alone, ways=_with_room(site, lookahead, alone.largest_batch > 0, wider)) if short else alone
 
 
-def _with_room(site: Site, lookahead: int, one_fits: bool, wider: bool) -> str:
+def _with_room(site: Site, lookahead: int, one_fits: bool, wider: bool) -> Ways:
     """What has room for all sequences, one change at a time: more devices (if ``wider``), each sequence on one of them,
     more nodes, a shared cache, a shorter context, a format of fewer bits.
 
@@ -334,7 +337,7 @@ def _with_room(site: Site, lookahead: int, one_fits: bool, wider: bool) -> str:
     def fits(**changed: Any) -> bool:
         return target_on(replace(site, **changed), lookahead).total_bytes(site.batch) <= usable_bytes(site.profile)
 
-    name, count = site.profile.name, site.profile.device.count
+    name, count, own = site.profile.name, site.profile.device.count, site.tp * site.pp
     timed = site.profile.collectives.get("all_reduce", {})
     more = (tp for tp in legal_tensor_parallel(site.target) if tp > site.tp and count > 1 and wider)
     degrees = (tp for tp in more if (tp in timed or tp > max(timed, default=0)) and fits(tp=tp, ep=min(site.ep, tp)))
@@ -345,21 +348,18 @@ def _with_room(site: Site, lookahead: int, one_fits: bool, wider: bool) -> str:
     models = (card for card in smaller if site.tp in legal_tensor_parallel(card) and fits(target=card))
     there = {tp: tp * site.in_node // site.tp for tp in islice(degrees, 1)}
     ways = [
-        f"{tp * site.pp} {name} (tp {tp}{f', a node has {count}' if own > count else ''})" for tp, own in there.items()
+        (f"{tp * site.pp} {name} (tp {tp}{f', a node has {count}' if in_node > count else ''})", tp * site.pp)
+        for tp, in_node in there.items()
     ]
     if _splits_sequences(site) and fits(data_parallel=True, ep=site.tp):
-        ways.append("--attention data-parallel")
+        ways.append(("--attention data-parallel", own))
     stages = (pp for pp in range(site.pp + 1, _stages_of_nodes(site) + 1) if fits(pp=pp) and wider)
-    ways += [f"--pp {pp} --pp-link rdma" for pp in islice(stages, 1)]
+    ways += [(f"--pp {pp} --pp-link rdma", site.tp * pp) for pp in islice(stages, 1)]
     shared = (dcp for dcp in _sharing(site) if dcp > site.dcp and fits(dcp=dcp))
-    ways += [f"--dcp {dcp}" for dcp in islice(shared, 1)]
-    ways += [f"--context {tokens}" for tokens in shorter[-1:]]
-    ways += [f"--dtype {kept}" for kept in formats[:1]]
-    ways += [f"--target {card.name}" for card in islice(models, 1)]
-    if not ways:
-        return ""
-    of = f" for {site.batch}" if site.batch > 1 else ""
-    return f"; there is room{of} with {' or '.join(filter(None, (', '.join(ways[:-1]), ways[-1])))}"
+    ways += [(f"--dcp {dcp}", own) for dcp in islice(shared, 1)]
+    ways += [(f"--context {tokens}", own) for tokens in shorter[-1:]]
+    ways += [(f"--dtype {kept}", own) for kept in formats[:1]]
+    return [*ways, *((f"--target {card.name}", own) for card in islice(models, 1))]
 
 
 def _splits_sequences(site: Site) -> bool:

@@ -26,8 +26,8 @@ BUDGETS = {
     # Limits of files, what is JSON; spellings in Python; all that a card lacks, the road to one that is not there;
     # bytes that are no text.
     # What small files unpack to; a disk without room has a name.
-    # What cannot run, apart from what has no room.
-    "ssdsim/base": (2_635, 22),
+    # What cannot run, apart from what has no room, and what would have it.
+    "ssdsim/base": (2_653, 22),
     # SLOs below an idle pass, a plan's range; what plan searched; former names, next commands; memory that runs out.
     # GPUs of two kinds.
     # Joules.

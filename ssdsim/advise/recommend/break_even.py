@@ -179,7 +179,8 @@ class _Contenders(Record):
         errors = [each for each in self.search.evaluator.fastest(points).results if isinstance(each, str)]
         if not points or len(errors) < len(points):
             return None
-        return errors[int(np.argmax(before[own] > 0))]
+        longest = int(np.argmax(before[own] > 0))
+        return self.search.request.within(errors[longest], self.cases[own[longest]][0].devices)
 
 
 def break_evens(search: Search, batch: int, by_strategy: Mapping[str, Deployment]) -> list[Callable[[], BreakEven]]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ssdsim import strategies
 from ssdsim.answers.decision import RULES, Rule
 from ssdsim.base.checks import few_enough, listed, whole
-from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.errors import InputError, Shortage, nearest
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, replace
@@ -78,6 +78,11 @@ class SearchRequest(Record):
             return self.gpus // devices.total
         of_targets = self.kinds.target // (devices.targets * devices.target)
         return min(of_targets, self.kinds.draft // devices.draft) if devices.draft else of_targets
+
+    def within(self, reason: str, devices: Devices) -> str:
+        """Why there is no room for what occupies ``devices``, with advice of no more GPUs than there are."""
+        have = self.gpus - devices.draft_gpus if self.kinds is None else self.kinds.target
+        return reason.within(have // devices.targets) if isinstance(reason, Shortage) else reason
 
     def named(self, devices: Devices) -> str:
         """Devices by the names of their profiles: ``8 h100-sxm``, ``1 rtx-4090 + 1 rtx-3090``."""

@@ -217,7 +217,7 @@ class Search(MutableRecord):
             if self.request.engine.lacks(shape.strategy) is not None:
                 continue
             if shape.strategy not in fits and copy_batch in {size for _, size in splits(self.request, shape, batch)}:
-                reasons[shape.strategy] = error
+                reasons[shape.strategy] = self.request.within(error, shape.devices)
         for name in self.request.strategies:
             if name not in fits and self.request.engine.lacks(name) is None:
                 title = strategies.ALL.named(name).title
