@@ -1,4 +1,4 @@
-"""What to paste for an engine: one way to start it that serves every batch, with a K for each."""
+"""What to paste for an engine: one way to start it that serves every batch, with a K for each; of one batch its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.advise.candidates import fixed_options
+from ssdsim.advise.candidates import choices, fixed_options
 from ssdsim.advise.export.dialect import Dialect
 from ssdsim.advise.export.export import engine_of, export
 from ssdsim.advise.recommend.deployment import INDIFFERENT, Deployment, score
@@ -131,7 +131,7 @@ def _other_placements(answers: Sequence[BatchAnswer], by_batch: Mapping[int, Dep
 
 
 def _of_all(by_batch: Mapping[int, Deployment], form: str, request: SearchRequest, notes: tuple[str, ...]) -> Command:
-    """The text with a K for every batch up to the largest of a copy's."""
+    """The text with a K for every batch up to the largest of a copy's; where one was asked for, with the K there."""
     every = list(by_batch.values())
     like = max(every, key=lambda d: (d.shape.strategy != Autoregressive.name, score(d, "user")))
     point = like.shape.point(request.options, like.copy_batch)
@@ -139,17 +139,12 @@ def _of_all(by_batch: Mapping[int, Deployment], form: str, request: SearchReques
     options = {name: value for name, value in point.items() if name in names}
     if like.shape.data_parallel:
         options["attention"] = DATA_PARALLEL
-    own, most = like.shape.strategy, max(d.copy_batch for d in every)
-    looked = [axis for axis in request.axes[own] if axis.option == LOOKAHEAD.option]
-    chosen = {"k": list(request.axes[own][looked[0]] or ())} if looked else {}
     try:
         text = export(
             form,
-            strategies=list(dict.fromkeys([Autoregressive.name, own])),
-            b=sorted({1 << n for n in range(most.bit_length())} | {d.copy_batch for d in every}),
             context=[int({**DEFAULTS, **request.options}["context"])],
             seed=request.seed,
-            **chosen,
+            **_looked_at(every, like, request),
             **options,
         )
     except InputError as error:
@@ -158,6 +153,23 @@ def _of_all(by_batch: Mapping[int, Deployment], form: str, request: SearchReques
     started = f"start it {copies} times, each on GPUs of its own, behind a router"
     own_notes = (note for note in text.notes if note not in text.doubts)  # the answer has said how sure it is
     return Command(text.text, (*([started] if copies > 1 else []), *notes, *own_notes))
+
+
+def _looked_at(every: Sequence[Deployment], like: Deployment, request: SearchRequest) -> dict[str, Any]:
+    """What the text chooses among: with or without drafts, K and the like, at every batch up to the largest.
+
+    Of one batch it is as it was chosen there.
+    """
+    own = like.shape.strategy
+    if len(every) == 1:
+        settings = {name: [value] for name, value in like.shape.speculation if name in choices()}
+        return {"strategies": [own], "b": [like.copy_batch], **settings}
+    batches = {d.copy_batch for d in every}
+    batches |= {1 << n for n in range(max(batches).bit_length())}
+    ks = {
+        axis.option: list(values or ()) for axis, values in request.axes[own].items() if axis.option == LOOKAHEAD.option
+    }
+    return {"strategies": list(dict.fromkeys([Autoregressive.name, own])), "b": sorted(batches), **ks}
 
 
 def _of_each(by_batch: Mapping[int, Deployment], dialect: Dialect, request: SearchRequest) -> Command:

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,8 @@ def test_what_is_pasted_is_the_command_and_nothing_else(tmp_path: Path) -> None:
         shown("--gpus", "5", "--paste")
 
 
-def pasted(**asked: Any) -> Command:
-    found = recommend(b=[1, 256], engine="vllm", **asked)
+def pasted(b: Sequence[int] = (1, 256), engine: str = "vllm", **asked: Any) -> Command:
+    found = recommend(b=b, engine=engine, **asked)
     started = launch(found.answers, found.request)
     assert started is not None
     assert started.command is not None
@@ -105,6 +106,29 @@ def test_what_is_pasted_serves_every_batch() -> None:
     assert config["num_speculative_tokens_per_batch_size"][-1][1] == 256
     assert command.text.startswith("VLLM_USE_V2_MODEL_RUNNER=1 vllm serve")
     assert not any("14 %" in note or "another choice" in note for note in command.notes)
+
+
+@pytest.mark.parametrize(
+    ("engine", "named", "batches"),
+    [
+        ("vllm", r'"num_speculative_tokens": (\d+)', (1, 8, 200)),
+        ("sglang", r"--speculative-num-steps (\d+)", (8,)),
+        ("trtllm", r"max_draft_len: (\d+)", (64,)),
+    ],
+)
+def test_of_one_batch_the_command_has_the_k_of_the_answer(engine: str, named: str, batches: tuple[int, ...]) -> None:
+    """It had the K that is best over all batches up to it: 5 beside an answer of 4, or a table."""
+    asked: dict[str, Any] = {"gpus": 2, "target": "qwen3-32b", "drafter": "eagle3", "engine": engine}
+    for b in batches:
+        (answer,) = recommend(b=b, **asked).answers
+        assert answer.best is not None
+        text = pasted(b=[b], **asked).text
+        assert re.findall(named, text) == [str(answer.best.lookahead)]
+        assert "batch_size" not in text
+
+
+def test_of_one_batch_at_which_nothing_should_be_drafted_the_command_drafts_nothing() -> None:
+    assert "specul" not in pasted(b=[64], gpus=1, target="llama-3.1-8b", alpha=0.2).text
 
 
 def test_a_table_that_costs_more_than_it_gains_is_not_pasted() -> None:
