@@ -235,11 +235,12 @@ def _batches(out: Console, serving: Serving, point: ServedLoad) -> None:
 
 def _searched(serving: Serving) -> str:
     """The Ks and degrees that were tried, and what a recommendation would vary besides."""
-    settings, by_k = serving.policies.configuration.settings, serving.policies.by_k
-    ks = [f"K {', '.join(map(str, KS))}"] if by_k else []
+    settings, by_k, by_name = serving.policies.configuration.settings, serving.policies.by_k, serving.policies.by_name
     degrees = ["TP"] if settings.source("tp") == SEARCHED else []
     held = [f"TP {settings['tp']}"] if settings.source("tp") == DEFAULT else []
-    caching = [name for name in by_k if serving.policies.by_name[name].variants[0].scenario.strategy.miss_state]
+    ranked = [by_name[name].variants[0].scenario.strategy for name in by_k if name in by_name]
+    ks = [f"K {', '.join(map(str, KS))}"] if ranked else []
+    caching = any(strategy.miss_state for strategy in ranked)
     held += [f"fan-out F {settings['f']}"] if caching and settings.source("f") == DEFAULT else []
     beside = f"; {' and '.join(held)}: defaults, not searched (ssdsim recommend does)" if held else ""
     return f"{' and '.join(ks + degrees)}{beside}" if ks or degrees else ""

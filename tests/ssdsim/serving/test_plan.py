@@ -285,6 +285,15 @@ def test_what_explains_a_plan_is_of_the_replicas_that_it_needs() -> None:
     assert "Above that run" not in said
 
 
+@pytest.mark.parametrize(("strategies", "searched"), [("ar,ssd", False), ("ar,sd,ssd", True)])
+def test_what_an_engine_has_not_is_explained_with_the_rest(strategies: str, searched: bool) -> None:
+    """Its own K was looked for among the strategies that are ranked."""
+    load = "--rate 2 --requests 40 --model llama-3.1-8b --tp 1 --engine vllm --explain --quiet"
+    done = asked("plan", *load.split(), "--strategies", strategies)
+    assert done.returncode == 0, done.stderr
+    assert ("Searched K 1, 2" in done.stdout) == searched
+
+
 @cache
 def _log() -> str:
     """100 requests in 18 seconds."""
