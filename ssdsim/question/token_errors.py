@@ -22,7 +22,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.question.measured_pair import CURVES, chosen_in, curve_of, is_given
 from ssdsim.question.token_inputs import ACCEPTANCE, HITS, TokenInput, token_inputs
-from ssdsim.rounds.kernel import Averages, Kernel, select, stack, tile
+from ssdsim.rounds.kernel import OFF, Averages, Mix, select, stack, tile
 from ssdsim.strategies.protocols.hits import RATES
 from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.tokens.hit_rates import forget_derived_hits
@@ -153,7 +153,8 @@ class KnownTokens:
 
     def _computed(self, changes: Changes) -> Cases:
         """Cases from one kernel, or one by one where it does not take what changes in columns."""
-        if not (self.strategy.in_columns and isinstance(self.tokens, Kernel) and RATES.issuperset(changes)):
+        mixed = isinstance(self.tokens, Mix) and OFF in self.tokens.states  # each case starts in another state
+        if mixed or not (self.strategy.in_columns and RATES.issuperset(changes)):
             return Cases(changes, self._one_by_one(changes))
         columns = {name: np.array(values).reshape(len(values), -1) for name, values in changes.items()}
         made = averages_under(*self._of, columns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,6 @@ from ssdsim.rounds.outcomes import LOW, STATE, Draws, OutcomeBlock
 _BUCKETS = 1 << 16
 _AT_ONCE = 1 << 14  # draws that are looked up together, in a cache
 _STRADDLES = np.uint32(0)  # no draw: a round yields at least one token
-_ENDLESS = 1 << 62  # tokens of a request that never ends
 _LEVELS = 4096  # of a chance that slots share
 _CERTAIN = 1e-9  # from 0 or 1
 STRETCH = 32  # rounds of a slot with one request, in the long run
@@ -220,16 +218,16 @@ class SteppedOutcomes:
     ) -> None:
         uniform, kinds = seed.spawn(2)
         self._uniform, self._kinds = np.random.default_rng(uniform), np.random.default_rng(kinds)
-        mix = tokens if isinstance(tokens, Mix) else Mix(np.ones(1), _ENDLESS, (tokens,))
-        kernels = mix.kernels
+        mix = Mix.of(tokens)
         self._up_to_kind = np.cumsum(mix.weights / mix.weights.sum())
         self._up_to_kind /= self._up_to_kind[-1]
         self._output_tokens = mix.output_tokens
         self._states = tokens.states
         self._shape = (batch, lanes)
-        tables = [[OutcomeTable(kernel.p[state]) for kernel in kernels] for state in range(len(self._states))]
+        tables = [[OutcomeTable(row) for row in mix.p[:, state]] for state in range(len(self._states))]
         self._cdf = np.array([[table.cdf for table in state] for state in tables])  # (state, kind, outcome)
-        self._chances = SharedChances(SharedLevels(kernels, tokens.shared), seed) if tokens.shared is not None else None
+        shared = tokens.shared
+        self._chances = None if shared is None else SharedChances(SharedLevels(mix.kernel, shared), seed)
         self._outcomes = tables[0][0].outcomes
         slots = batch * lanes
         self._kind = self._new_kinds(slots)
@@ -300,10 +298,10 @@ class RequestsFound:
 class SharedLevels:
     """Equally likely levels of a Beta about each state's and kind's own chance of ending a round in the first state."""
 
-    def __init__(self, kernels: Sequence[Kernel], concentration: float) -> None:
+    def __init__(self, kinds: Kernel, concentration: float) -> None:
         from scipy.special import betaincinv  # here, because predict must start fast
 
-        means = np.array([kernel.transitions[:, 0] for kernel in kernels]).T  # (state, kind), as the tables are
+        means = kinds.transitions[..., 0].T  # (state, kind), as the tables are
         self.means = np.clip(means, _CERTAIN, 1.0 - _CERTAIN)
         each, of_each = np.unique(self.means, return_inverse=True)  # a level takes microseconds, and many are alike
         levels = (np.arange(_LEVELS) + 0.5) / _LEVELS

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from ssdsim.base.checks import Array, FloatOrArray, float_or_array
 from ssdsim.base.record import Record, replace
 from ssdsim.tokens.accepted import Accepted
 from ssdsim.tokens.chains import long_run
+
+_ENDLESS = 1 << 62  # tokens of a request that never ends
+_AT_ONCE = 4_000_000  # numbers: 32 MB
 
 
 class Kernel(Record):
@@ -24,7 +28,7 @@ class Kernel(Record):
     Sequences of a batch are independent unless they are ``shared``: then the chance of ending a round in the first
     state is, round by round, one draw for all of them, of a Beta with the mean that p says and this concentration.
 
-    Many kernels at once have an axis more in front, and columns for averages.
+    Many kernels at once have axes more in front, and columns for averages.
     """
 
     states: tuple[str, ...]
@@ -52,7 +56,7 @@ class Kernel(Record):
     def by_state(cls, rows: Mapping[str, Mapping[str, Array]], shared: float | None = None) -> Kernel:
         """``rows[s][t][k]`` = P(k accepted tokens, so k + 1 tokens, and then state t | state s)."""
         shapes = [pmf.shape for row in rows.values() for pmf in row.values()]
-        most, at_once = max(shape[-1] for shape in shapes), max(shape[:-1] for shape in shapes)
+        most, at_once = max(shape[-1] for shape in shapes), np.broadcast_shapes(*(shape[:-1] for shape in shapes))
         p = np.zeros((*at_once, len(rows), most + 1, len(rows)))
         states = tuple(rows)
         for state, row in rows.items():
@@ -125,48 +129,49 @@ class Mix(Record):
 
     Continuous batching: a finished request is replaced at once by one of a kind drawn by ``weights``. A slow request
     stays for more rounds, so the average over rounds leans towards the slow kinds.
+
+    The kinds are the first axis of ``kernel``. Many mixes at once have another one behind it, and columns for averages.
     """
 
     weights: Array
     output_tokens: int
-    kernels: tuple[Kernel, ...]
+    kernel: Kernel
+
+    @classmethod
+    def of(cls, tokens: Tokens) -> Mix:
+        """Requests that are alike are one kind, which never ends."""
+        return tokens if isinstance(tokens, Mix) else cls(np.ones(1), _ENDLESS, replace(tokens, p=tokens.p[None]))
 
     @property
     def states(self) -> tuple[str, ...]:
-        return self.kernels[0].states
+        return self.kernel.states
 
     @property
     def shared(self) -> float | None:
-        return self.kernels[0].shared
+        return self.kernel.shared
 
     @property
     def is_certain(self) -> bool:
         return False
 
-    @cached_property
+    @property
     def p(self) -> Array:
-        """The kernels' ``p``, shape ``(kinds, states, most tokens + 1, states)``."""
-        return np.array([kernel.p for kernel in self.kernels])
+        """The kernels' ``p``, shape ``(kinds, ..., states, most tokens + 1, states)``."""
+        return self.kernel.p
+
+    @property
+    def began(self) -> Array:
+        """Mean rounds of a request of each kind that begin with n tokens made, shape ``(kinds, tokens, states)``."""
+        return np.concatenate([*_began(self.p, self.output_tokens)], axis=1)
 
     @cached_property
-    def began(self) -> Array:
-        """Mean rounds of a request of each kind that begin with n tokens made, shape ``(kinds, tokens, states)``.
-
-        It starts in the first state and lasts until it has ``output_tokens``. How many rounds begin with n tokens made
-        follows from those that began with fewer.
-        """
-        p, tokens = self.p, self.output_tokens
-        kinds, states, width, _ = p.shape
-        most = width - 1
-        # from the state in which a round of j = most...1 tokens began to that in which the next one begins
-        steps = p[:, :, :0:-1].transpose(0, 2, 1, 3).reshape(kinds, most * states, states)
-        began = np.zeros((kinds, most + tokens, states))  # after places for ``most`` tokens before its start
-        began[:, most, 0] = 1.0
-        flat = began.reshape(kinds, -1)
-        for n in range(1, tokens):
-            before = flat[:, n * states : (most + n) * states]
-            began[:, most + n] = np.einsum("gj,gjt->gt", before, steps)
-        return began[:, most:]
+    def _inside(self) -> Array:
+        """Mean rounds of a request of each kind that begin in each state, shape ``(kinds, ..., states)``."""
+        p = self.p.reshape(-1, *self.p.shape[-3:])
+        numbers = p.size * (p.shape[-2] + isqrt(self.output_tokens))
+        parts = np.array_split(p, min(len(p), 1 + numbers // _AT_ONCE))
+        found = [np.concatenate([*_began(part, self.output_tokens, in_sum=True)], axis=1) for part in parts]
+        return np.concatenate([np.ones(each.shape[1]) @ each for each in found]).reshape(self.p.shape[:-2])
 
     @cached_property
     def averages(self) -> Averages:
@@ -174,32 +179,58 @@ class Mix(Record):
 
         Tokens past the end of a request's last round are not counted.
         """
-        inside = self.began.sum(axis=1)
-        to = np.einsum("gs,gst->gt", inside, self.p.sum(axis=2))
-        began_in, ended_in = (self._shares(self.weights @ each) for each in (inside, to))
-        rounds = float(self.weights @ inside.sum(axis=1))
-        return Averages(self.output_tokens * float(self.weights.sum()) / rounds, began_in, ended_in, shared=self.shared)
+        to = (self._inside[..., None, :] @ self.kernel.transitions)[..., 0, :]
+        began_in, ended_in = (np.tensordot(self.weights, each, axes=1) for each in (self._inside, to))
+        made = self.output_tokens * float(self.weights.sum())
+        tokens = float_or_array(made / began_in.sum(axis=-1))
+        return Averages(tokens, self._shares(began_in), self._shares(ended_in), shared=self.shared)
 
     @property
     def yields(self) -> Array:
         """P(a round of the long run yields n tokens), if requests had no ends that cut it short."""
-        rounds = self.weights[:, None] * self.began.sum(axis=1)
+        rounds = self.weights[:, None] * self._inside
         return np.asarray(np.einsum("gs,gsn->n", rounds, self.p.sum(axis=-1)) / rounds.sum())
 
-    def _shares(self, rounds: Array) -> dict[str, float]:
+    def _shares(self, rounds: Array) -> dict[str, FloatOrArray]:
         """The share of rounds in each state, none above 1."""
-        return dict(zip(self.states, (rounds / rounds.sum()).tolist(), strict=True))
+        shares = rounds / rounds.sum(axis=-1, keepdims=True)
+        return {state: float_or_array(shares[..., at]) for at, state in enumerate(self.states)}
+
+
+def _began(p: Array, tokens: int, in_sum: bool = False) -> Iterator[Array]:
+    """Mean rounds of a request that begin with n tokens made, of n = 0, 1, ..., shape ``(kinds, some n, states)``.
+
+    It starts in the first state and lasts until it has so many ``tokens``. How many rounds begin with n tokens made
+    follows from a window of those that began with fewer, and so do those of a whole block at once. ``in_sum`` the sum
+    over all n is what counts: those that the next window does not hold are one number a block.
+    """
+    kinds, states, width, _ = p.shape
+    window = (width - 1) * states
+    # from the state in which a round of j = most...1 tokens began to that in which the next one begins
+    block = p[:, :, :0:-1].transpose(0, 2, 1, 3).reshape(kinds, window, states)
+    one = np.broadcast_to(np.eye(window), (kinds, window, window))
+    while 2 * block.shape[-1] <= states * min(isqrt(tokens), tokens // window):
+        block = np.concatenate([block, np.concatenate([one, block], axis=-1)[..., -window:] @ block], axis=-1)
+    blocks, rest = divmod((tokens - 1) * states, block.shape[-1])
+    first = block[..., :rest]
+    if in_sum and block.shape[-1] > window + states:
+        before = block[..., :-window].reshape(kinds, window, -1, states).sum(axis=-2)
+        block = np.concatenate([before, block[..., -window:]], axis=-1)
+    last = np.zeros((kinds, 1, window))
+    last[..., -states] = 1.0
+    yield last[..., -states:]
+    for following in (first, *[block] * blocks):
+        made = last @ following
+        yield made.reshape(kinds, -1, states)
+        last = np.concatenate([last, made], axis=-1)[..., -window:]
 
 
 Tokens = Kernel | Mix
 
 
 def tokens_of(accepted: Accepted, kernel_of: Callable[[Array], Kernel]) -> Tokens:
-    """The kernel ``kernel_of(accepted_pmf)`` of all requests, or a mix with one for each kind."""
-    if accepted.kinds is None:
-        return kernel_of(accepted.pmf)
-    kinds = accepted.kinds
-    return Mix(kinds.weights, accepted.output_tokens, tuple([kernel_of(pmf) for pmf in kinds.pmfs]))
+    """The kernel ``kernel_of(accepted_pmf)`` of all requests, or a mix of kinds, which lie in front of columns."""
+    return tokens_of_each([accepted], lambda pmfs: kernel_of(pmfs[0]))
 
 
 def tokens_of_each(accepted: Sequence[Accepted], kernel_of: Callable[[Sequence[Array]], Kernel]) -> Tokens:
@@ -207,9 +238,22 @@ def tokens_of_each(accepted: Sequence[Accepted], kernel_of: Callable[[Sequence[A
     first = accepted[0]
     if first.kinds is None:
         return kernel_of([each.pmf for each in accepted])
-    pmfs = [each.kinds.pmfs for each in accepted if each.kinds is not None]
-    kernels = tuple(kernel_of([each[kind] for each in pmfs]) for kind in range(first.kinds.weights.size))
-    return Mix(first.kinds.weights, first.output_tokens, kernels)
+    pmfs = [np.moveaxis(each.kinds.pmfs, -2, 0) for each in accepted if each.kinds is not None]
+    made = kernel_of([each if each.ndim == 3 else each[:, None] for each in pmfs])
+    alone = made.p.shape[1] == 1
+    return Mix(first.kinds.weights, first.output_tokens, replace(made, p=made.p[:, 0]) if alone else made)
+
+
+def each_kind(kernel_of: Callable[[Array], Kernel]) -> Callable[[Array], Kernel]:
+    """A kernel of all kinds of requests, of what makes one at a time."""
+
+    def of_all(pmfs: Array) -> Kernel:
+        if pmfs.ndim == 1:
+            return kernel_of(pmfs)
+        made = [kernel_of(pmf) for pmf in pmfs[:, 0]]
+        return replace(made[0], p=np.array([[each.p] for each in made]))
+
+    return of_all
 
 
 class Averages(Record):
@@ -329,7 +373,7 @@ OFF = "off"
 def switched_off(tokens: Tokens, off: FloatOrArray) -> Tokens:
     """Rounds that yield a token in a state of their own where speculation is ``off`` (1, else 0), in columns too."""
     if isinstance(tokens, Mix):
-        return replace(tokens, kernels=tuple(_switched_off(each, off) for each in tokens.kernels))
+        return replace(tokens, kernel=_switched_off(tokens.kernel, off))
     return _switched_off(tokens, off)
 
 
@@ -339,8 +383,8 @@ def _switched_off(tokens: Kernel, off: FloatOrArray) -> Kernel:
     p[..., :-1, :, :-1], p[..., -1:, :, :-1] = (1.0 - is_off) * tokens.p, (1.0 - is_off) * tokens.p[..., :1, :, :]
     p[..., :, 1, -1] = is_off[..., 0, 0]
     names = (*tokens.states, OFF)
-    if not many and off:  # it is off from the start
-        names, p = (OFF, *tokens.states), np.roll(p, 1, axis=(0, 2))
+    if np.ndim(off) == 0 and off:  # it is off from the start
+        names, p = (OFF, *tokens.states), np.roll(p, 1, axis=(-3, -1))
     made = replace(tokens, states=names, p=p)
     return replace(made, rows={**made.rows, OFF: 1}) if isinstance(made, ByState) else made
 

@@ -48,7 +48,7 @@ def _source(
     if isinstance(tokens, Retried):
         return RetriedOutcomes(tokens, batch, seed)
     drawn = _drawn(tokens, batch, seed, lanes, long_run)
-    first = tokens.kernels[0] if isinstance(tokens, Mix) else tokens
+    first = tokens.kernel if isinstance(tokens, Mix) else tokens
     return RowsByState(drawn, first.rows) if isinstance(first, ByState) else drawn
 
 

@@ -18,7 +18,7 @@ from ssdsim.question.options import DEFAULTS
 from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.token_errors import KnownTokens
-from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.kernel import Mix, Tokens
 from ssdsim.serving import ema_tiers, throughput_aware
 from ssdsim.serving.batching import EMA, OPEN_END, THROUGHPUT, THROUGHPUT_AWARE, Batching, KTable
 from ssdsim.serving.ema_tiers import EmaTiers
@@ -105,9 +105,8 @@ def _usual_k(steering: Steering, batch: int, accepted: Mapping[int, Array]) -> i
 
 def _accepted(tokens: Tokens) -> Array:
     """P(at most so many drafted tokens of a round are accepted), in the long run of each kind of requests."""
-    kernels, weights = ((tokens,), np.ones(1)) if isinstance(tokens, Kernel) else (tokens.kernels, tokens.weights)
-    pmfs = [kernel.stationary @ kernel.p.sum(axis=2) for kernel in kernels]
-    return np.asarray(np.cumsum(weights / weights.sum() @ np.array(pmfs))[1:])
+    mix = Mix.of(tokens)
+    return np.asarray(np.cumsum(mix.weights / mix.weights.sum() @ mix.kernel.yields)[1:])
 
 
 def _of_sd(options: Mapping[str, Any]) -> dict[str, Any]:

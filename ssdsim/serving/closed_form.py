@@ -12,7 +12,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws
 from ssdsim.base.record import Record, replace
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.rounds.kernel import Kernel
+from ssdsim.rounds.kernel import Kernel, Mix
 from ssdsim.serving.batching import LEAST_CHUNK, Batching
 from ssdsim.serving.passes import spaced
 from ssdsim.serving.policy import Policy, Variant
@@ -258,32 +258,31 @@ def _pieces(tokens: int, room: int) -> Sequence[Chunk]:
 def _tokens(variant: Variant, output: float, batching: Batching) -> float:
     """Count tokens that a request takes at the long run's pace: all but its first token, and what its two ends cost."""
     tokens = variant.scenario.tokens
-    kernels = (tokens,) if isinstance(tokens, Kernel) else tokens.kernels
-    weights = np.ones(1) if isinstance(tokens, Kernel) else tokens.weights / tokens.weights.sum()
+    mix = Mix.of(tokens)
     hit = variant.p_hit if batching.first_speculation == "prefill" else 0.0
     start = np.zeros(len(tokens.states))
     start[variant.joins_in] = 1.0 - hit
     start[0] += hit
-    ends = [lost_tokens(kernel) + late_tokens(kernel, start) for kernel in kernels]
-    return output - 1.0 + float(weights @ ends)
+    ends = lost_tokens(mix.kernel) + late_tokens(mix.kernel, start)
+    return output - 1.0 + float(mix.weights @ ends / mix.weights.sum())
 
 
-def lost_tokens(kernel: Kernel) -> float:
+def lost_tokens(kernel: Kernel) -> Array:
     """Tokens of a request's last round that are past its end, on average: half of what a round exceeds one token by.
 
-    By renewal, of answers that are long beside a round.
+    By renewal, of answers that are long beside a round; of each kernel.
     """
-    pmf = kernel.stationary @ kernel.p.sum(axis=2)
-    made = np.arange(pmf.size)
-    return float(0.5 * ((pmf @ made**2) / (pmf @ made) - 1.0))
+    pmf = kernel.yields
+    made = np.arange(pmf.shape[-1])
+    return np.asarray(0.5 * ((pmf @ made**2) / (pmf @ made) - 1.0))
 
 
-def late_tokens(kernel: Kernel, start: Array) -> float:
+def late_tokens(kernel: Kernel, start: Array) -> Array:
     """Tokens by which a request that begins in the states ``start`` (shares of them) stays behind the long run.
 
     The bias of a Markov reward process (Puterman, 1994, section 8.2), with the other sign.
     """
     states, shares = len(kernel.states), kernel.stationary
-    ahead = kernel.expected_tokens - shares @ kernel.expected_tokens
-    bias = np.linalg.solve(np.eye(states) - kernel.transitions + np.ones((states, 1)) * shares, ahead)
-    return float(-(start @ bias))
+    ahead = kernel.expected_tokens - np.vecdot(shares, kernel.expected_tokens)[..., None]
+    bias = np.linalg.solve(np.eye(states) - kernel.transitions + shares[..., None, :], ahead[..., None])
+    return np.asarray(-(start @ bias)[..., 0])

@@ -15,7 +15,7 @@ from ssdsim.base.record import Record, replace
 from ssdsim.pricing.occupancy import Devices, Occupancy, usable_bytes
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.drawn import SharedChances, SharedLevels
-from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.kernel import Mix, Tokens
 from ssdsim.rounds.round import Estimate
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.passes import PromptTables
@@ -106,17 +106,15 @@ class OutcomeRows:
     """
 
     def __init__(self, tokens: Tokens) -> None:
-        kernels = (tokens,) if isinstance(tokens, Kernel) else tokens.kernels
-        weights = np.ones(1) if isinstance(tokens, Kernel) else tokens.weights
+        mix = Mix.of(tokens)
         self.states = tokens.states
-        self.kinds_cdf = np.cumsum(weights / weights.sum())
-        p = np.array([kernel.p for kernel in kernels])  # (kinds, states, tokens + 1, states)
-        kinds, states, width, _ = p.shape
+        self.kinds_cdf = np.cumsum(mix.weights / mix.weights.sum())
+        kinds, states, width, _ = mix.p.shape
         self.shared = tokens.shared
-        self._kernels = kernels
+        self._kernel = mix.kernel
         one = np.arange(1, width)
         each, to = np.repeat(one, states), np.tile(np.arange(states), width - 1)
-        rows = p[:, :, 1:, :].reshape(kinds * states, -1)
+        rows = mix.p[:, :, 1:, :].reshape(kinds * states, -1)
         if self.shared is not None:  # those that lead to the first state come first, which the chances need
             order = np.argsort(to, kind="stable")
             each, to, rows = each[order], to[order], rows[:, order]
@@ -147,7 +145,7 @@ class OutcomeRows:
     @cached_property
     def _levels(self) -> SharedLevels | None:
         """What those chances may be: the same for every replica and every run."""
-        return None if self.shared is None or self.is_certain else SharedLevels(self._kernels, self.shared)
+        return None if self.shared is None or self.is_certain else SharedLevels(self._kernel, self.shared)
 
     @cached_property
     def tokens_of_certain(self) -> int:

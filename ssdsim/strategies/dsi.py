@@ -161,8 +161,8 @@ def _kernel(accepted_pmf: Array, targets: int) -> Kernel:
     then in turns of the targets: the verdict of the one that had the bare prefix (``waits``), of the next one
     (``follows``), of others. With one target all are its own (``alone``).
     """
-    rejected_first, short, all_accepted = accepted_pmf[:1], accepted_pmf[:-1], accepted_pmf[-1:]
-    on = np.concatenate([np.zeros(short.size - 1), all_accepted])
+    rejected_first, short, all_accepted = accepted_pmf[..., :1], accepted_pmf[..., :-1], accepted_pmf[..., -1:]
+    on = np.concatenate([np.zeros_like(short[..., 1:]), all_accepted], axis=-1)
     others = [f"block {number}" for number in range(2, targets)]
     turn = ["first", *others, "waits", "follows"] if targets > 1 else ["alone first", "alone"]
     again = [*others, "waits"][0] if targets > 1 else "alone"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import SHARE, Whole
 from ssdsim.base.option import Option, searched_choice
 from ssdsim.base.settings import Settings
@@ -85,8 +85,9 @@ class SpecBranch(PrePost):
         given, low, low_hit = settings["branch_hit"], settings["hrad_low"], settings["hrad_hit"]
 
         def kernel(accepted_pmf: Array) -> Kernel:
-            hit = 1.0 - accepted_pmf[0] * branches**-r if given is None else given
-            pending = np.append(accepted_pmf[:-2], accepted_pmf[-2:].sum())  # of one token less
+            hit = 1.0 - accepted_pmf[..., :1] * branches**-r if given is None else np.array([given])
+            last = accepted_pmf[..., -2:].sum(axis=-1, keepdims=True)
+            pending = np.concatenate([accepted_pmf[..., :-2], last], axis=-1)  # of one token less
             return _kernel(pending, hit, low, hit if low_hit is None else low_hit)
 
         return tokens_of(drafter.accepted(settings, settings["branch_gamma"]), kernel)
@@ -103,24 +104,23 @@ class SpecBranch(PrePost):
         return f"with {branches} branches a sequence", self.lookahead(site.options), branches
 
 
-def _kernel(pending_pmf: Array, hit: float, low: float, low_hit: float) -> Kernel:
+def _kernel(pending_pmf: Array, hit: Array, low: float, low_hit: FloatOrArray) -> Kernel:
     """The kernel from P(exactly k of the g - 1 tokens that may be pending are accepted).
 
     ``hit`` is that of the branches after a rejection, and at a window's end or another token that the draft is sure of;
     ``low_hit`` at those that it is unsure of, a share ``low`` of all.
     """
-    longest = pending_pmf.size - 1
+    longest = pending_pmf.shape[-1] - 1
     lengths = low * (1.0 - low) ** np.arange(longest + 1)  # P(so many are pending)
     lengths[longest] = (1.0 - low) ** longest
     at_any = low * low_hit + (1.0 - low) * hit
-    right = np.full(longest + 1, low_hit)  # by how many are pending
-    right[longest] = at_any
+    right = np.where(np.arange(longest + 1) < longest, low_hit, at_any)  # by how many are pending
     pends_more = np.append(1.0 - np.cumsum(lengths)[:-1], 0.0)
-    all_accepted = lengths * np.cumsum(pending_pmf[::-1])[::-1]
+    all_accepted = lengths * np.cumsum(pending_pmf[..., ::-1], axis=-1)[..., ::-1]
     rejected = pending_pmf * np.maximum(0.0, pends_more)
     return Kernel.by_state(
         {
-            "pre": {"pre": np.array([1.0 - at_any]), "post": np.array([at_any])},
+            "pre": {"pre": 1.0 - at_any, "post": at_any},
             "post": {"pre": rejected + all_accepted * (1.0 - right), "post": all_accepted * right},
         }
     )

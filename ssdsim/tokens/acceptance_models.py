@@ -28,7 +28,7 @@ _Length = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class RequestKinds(Record):
-    """Kinds of requests: shares, shape ``(kinds,)``, and the pmf of accepted lengths of each, ``(kinds, K+1)``."""
+    """Kinds of requests: shares, shape ``(kinds,)``, and the pmf of accepted lengths of each, ``(..., kinds, K+1)``."""
 
     weights: Array
     pmfs: Array
@@ -62,7 +62,7 @@ def kinds_of_rates(rates: Iterable[float], weights: Iterable[float], k: int) -> 
     rates, shares = list(rates), np.asarray(list(weights), dtype=float)
     if shares.size != len(rates) or np.any(shares < 0) or shares.sum() <= 0:
         raise InputError(f"weights must be {len(rates)} shares of at least 0 that do not all vanish")
-    return RequestKinds(shares / shares.sum(), np.array([accepted_length_pmf(rate, k) for rate in rates]))
+    return RequestKinds(shares / shares.sum(), accepted_length_pmf(np.array(rates)[:, None], k))
 
 
 @lru_cache(maxsize=1024)
@@ -75,8 +75,6 @@ def beta_kinds(mean: float, concentration: float, k: int) -> RequestKinds:
     within("mean", mean, 0, 1)
     if not concentration > 0:
         raise InputError(f"concentration must be above 0, got {concentration:g}")
-    if mean in (0.0, 1.0):
-        return kinds_of_rates([mean], [1.0], k)
     return kinds_of_rates(beta_rates(mean, concentration), np.ones(_BETA_KINDS), k)
 
 

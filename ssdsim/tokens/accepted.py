@@ -49,6 +49,7 @@ class Accepted(Record):
 
         if self.kinds is None:
             return Accepted(pmf(self.pmf))
+        odds = np.asarray(odds)[..., None]
         return Accepted.of_kinds(RequestKinds(self.kinds.weights, pmf(self.kinds.pmfs)), self.output_tokens)
 
 
@@ -84,11 +85,18 @@ def _by_token(options: Mapping[str, Any], tokens: int, first: int, last_continue
     concentration = options["alpha_concentration"]
     if concentration is None:
         return Accepted(accepted_length_pmf(rates, tokens))
-    if isinstance(rates, int | float):
-        kinds = beta_kinds(rates, concentration, tokens)
+    if isinstance(rates, np.ndarray):
+        each = [_kinds(row[0] if len(row) == 1 else tuple(row), concentration, tokens) for row in rates.tolist()]
+        kinds = RequestKinds(each[0].weights, np.stack([one.pmfs for one in each]))
     else:
-        kinds = beta_kinds_by_position(rates, concentration)
+        kinds = _kinds(rates, concentration, tokens)
     return Accepted.of_kinds(kinds, options["output_tokens"])
+
+
+def _kinds(rates: float | tuple[float, ...], concentration: float, tokens: int) -> RequestKinds:
+    if isinstance(rates, int | float):
+        return beta_kinds(rates, concentration, tokens)
+    return beta_kinds_by_position(rates, concentration)
 
 
 def _columns(rates: Array, first: int, tokens: int) -> Array:

@@ -82,7 +82,8 @@ BUDGETS = {
     # A word that leaves a value to a search; a draft that may share the target's devices; a drafter that an engine has.
     # Who cannot run, beside who has no room.
     # What some points of a grid go without.
-    "ssdsim/question": (4_532, 23),
+    # Mixes in columns.
+    "ssdsim/question": (4_533, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
@@ -91,7 +92,8 @@ BUDGETS = {
     # What a look at a slot finds in the long run.
     # Microbatches.
     # Rounds without drafts, and with drafts that end early.
-    "ssdsim/rounds": (1_335, 6),
+    # Kinds of requests as one kernel, whose renewal goes in blocks.
+    "ssdsim/rounds": (1_375, 6),
     # Numbers of a run that are none; no link out of a folder, no folder of what is refused.
     # Headers in place of weights.
     # No lock that is left.
@@ -115,7 +117,8 @@ BUDGETS = {
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     # Rules of acceptance, with what was published of them.
     # Trees by number, and what a draft made of each.
-    "ssdsim/tokens": (3_502, 22),
+    # Kinds of requests in columns.
+    "ssdsim/tokens": (3_508, 22),
     # Names of checkpoints, activations of a device; a GRU after a block.
     # Headers of GGUF files.
     # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.

@@ -18,7 +18,7 @@ from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.drafter import Drafter, TreeDrafter
 from ssdsim.pricing.site import Site
-from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
+from ssdsim.rounds.kernel import Kernel, Tokens, each_kind, tokens_of
 from ssdsim.strategies.protocols.axes import WordAxis
 from ssdsim.tokens.acceptance import rates_of
 from ssdsim.tokens.hit_rates import hit_curves
@@ -155,7 +155,7 @@ def tree_tokens(settings: Settings, drafter: Drafter, kernel_of: Callable[[RankM
     accepted = drafter.accepted(settings, int(settings["tree_depth"]))
     if settings["tree_ranks"] is not None and accepted.kinds is not None:
         raise InputError("--tree-ranks are those of all requests: give no --acceptance or --alpha-concentration")
-    return tokens_of(accepted, lambda pmf: kernel_of(_model(settings, drafter, rates_of(pmf))))
+    return tokens_of(accepted, each_kind(lambda pmf: kernel_of(_model(settings, drafter, rates_of(pmf)))))
 
 
 def mean_model(settings: Mapping[str, Any], drafter: Drafter, depth: int) -> RankModel:

@@ -25,6 +25,8 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
     "a hit rate": {"p_hit": 0.8, "backup": "fast"},
     "misses that go together": {"hit_concentration": 5.0},
     "requests that differ": {"alpha_concentration": 4.0},
+    "requests that differ, by another rule": {"alpha_concentration": 4.0, "acceptance_rule": "fly"},
+    "requests that differ, whose drafts may be off": {"alpha_concentration": 4.0, "acceptance_floor": 0.6},
     "matches of a length": {"drafter": "suffix", "alpha": 0.7, "suffix_match": 6.0},
     "now and then a match": {"drafter": "ngram", "alpha": 0.7, "found": 0.6},
 }
@@ -47,7 +49,7 @@ def test_columns_of_rates_are_what_each_rate_is(strategy: Strategy, case: str) -
     for scenario in _scenarios(strategy, OTHERS[case]):
         known = scenario.known
         read = {each.name for each in known.inputs}
-        names = [name for name in ("alpha", "p_hit", "hit_c", "hit_r") if name in read]
+        names = [name for name in ("alpha", "p_hit", "hit_c", "hit_r", "rule_odds") if name in read]
         changes = {name: rng.uniform(0.3, 1.0, 5).tolist() for name in names if isinstance(known.settings[name], float)}
         if not changes:
             continue

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ssdsim.base.record import replace
 from ssdsim.question.configuration import configure
 from ssdsim.rounds.kernel import Kernel, Mix
 from ssdsim.tokens.priors import moved, share_of
@@ -30,7 +31,8 @@ def test_no_share_is_above_one(hit: list[float], miss: list[float], other: list[
     never = [0.0]
     width = max(len(hit), len(other))
     hit, other = (each + never * (width - len(each)) for each in (hit, other))
-    mix = Mix(np.array([0.3, 0.7]), output_tokens, (_kernel(hit, never), _kernel(other, never)))
+    kinds = replace(_kernel(hit, never), p=np.array([_kernel(each, never).p for each in (hit, other)]))
+    mix = Mix(np.array([0.3, 0.7]), output_tokens, kinds)
     for averages in (_kernel(hit, miss).averages, _kernel(hit, never).averages, mix.averages):
         for shares in (averages.inside, averages.to):
             assert all(0.0 <= share <= 1.0 for share in shares.values())
