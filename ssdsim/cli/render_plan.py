@@ -160,7 +160,8 @@ def _needs(serving: Serving, plan: FleetPlan, gpu_hour: float | None) -> Screen:
             (title, format_count(gpus), *_price(gpu_hour, gpus), percent_text(need.metrics.attainment.value), *times)
         )
     can = [name for name, need in plan.needs.items() if need.replicas is not None]
-    held = (f"{_called(serving, name)} {plan.needs[name].holds:.3g} ({_size(plan.needs[name])})" for name in can)
+    size_of = {name: _size(serving, plan.needs[name]) for name in can}
+    held = (f"{_called(serving, name)} {plan.needs[name].holds:.3g} ({size_of[name]})" for name in can)
     likely = _each(serving, can, lambda name: _likely_gpus(plan, name))
     lines = {
         "A replica": f"in SLO up to /s: {', '.join(held)}" if can else "",
@@ -181,14 +182,18 @@ def _likely_gpus(plan: FleetPlan, name: str) -> str:
     return f"{low}" if low == high else f"{low}-{high}"
 
 
-def _size(need: Need) -> str:
-    """A replica: ``TP 4``, ``TP 4 + 1``."""
-    return f"TP {need.tp}" + (f" + {format_count(need.gpus - need.tp)}" if need.gpus > need.tp else "")
+def _size(serving: Serving, need: Need) -> str:
+    """A replica: ``TP 4``, ``TP 4 + 1``, ``TP 4, PP 2``."""
+    site = serving.policies.configuration.site
+    pp = 1 if site is None else site.pp
+    more = need.gpus - need.tp * pp
+    return f"TP {need.tp}{f', PP {pp}' if pp > 1 else ''}" + (f" + {format_count(more)}" if more > 0 else "")
 
 
-def _fleet(need: Need) -> str:
+def _fleet(serving: Serving, need: Need) -> str:
     """``one replica, TP 4``, ``2 replicas, each TP 4 + 1``."""
-    return f"one replica, {_size(need)}" if need.replicas == 1 else f"{need.replicas} replicas, each {_size(need)}"
+    size = _size(serving, need)
+    return f"one replica, {size}" if need.replicas == 1 else f"{need.replicas} replicas, each {size}"
 
 
 def _needs_headline(serving: Serving, plan: FleetPlan, can: Sequence[str]) -> str:
@@ -200,7 +205,7 @@ def _needs_headline(serving: Serving, plan: FleetPlan, can: Sequence[str]) -> st
     device = "GPUs" if site is None else site.profile.name.partition("-")[0].upper()
     likely = _likely_gpus(plan, best)
     range_of = f" ({likely} likely)" if "-" in likely else ""
-    need, each = f"You need {format_count(totals[best])}{range_of} {device}", f" ({_fleet(plan.needs[best])})"
+    need, each = f"You need {format_count(totals[best])}{range_of} {device}", f" ({_fleet(serving, plan.needs[best])})"
     goal = f" to keep {percent_text(plan.share)} of requests within {_bounds(serving)}"
     if not others:
         alone = f" {_with(serving, best)}" if len(plan.needs) > 1 else ""
@@ -216,7 +221,7 @@ def _needs_headline(serving: Serving, plan: FleetPlan, can: Sequence[str]) -> st
     is_sure = not saved or plan.saves_in(fewer, more) >= _SURE
     saves = f"{_called(serving, drafting)} {_saves(saved, is_sure)}{_tokens(plan, plain, drafting, saved)}"
     if not saved:
-        fleets = {name: _fleet(plan.needs[name]) for name in (plain, drafting)}
+        fleets = {name: _fleet(serving, plan.needs[name]) for name in (plain, drafting)}
         unlike = "; ".join(f"{_with(serving, name)} {fleet}" for name, fleet in fleets.items())
         return f"{need} either way{each if len({*fleets.values()}) == 1 else f' ({unlike})'}{goal}. {saves}."
     other = plain if best == drafting else drafting

@@ -57,7 +57,7 @@ class Repricer(Record):
             changed = settings_under(self.settings, change)
             site = UnitFree.of(changed) if self.site is None else self.site.with_options(changed)
             self.strategy.settle(changed, site, self.drafter)
-            steps = self.strategy.steps(site, self.drafter)
+            steps = round_steps(self.strategy, site, self.drafter)
             self._known[key] = {name: step.seconds for name, step in steps.items()}
         return self._known[key]
 
@@ -136,13 +136,18 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     advice = "; --draft-devices shared drafts on the target's" if may_share else ""
     check_devices(strategy.title, site, devices, together and not elsewhere, advice)
     check_memory(site.batch, strategy.occupancies(site, drafter))
-    steps = strategy.steps(site, drafter)
-    steps = in_stages(steps, site.microbatches, beside=devices.draft == 0, alone=strategy.plain_steps)
+    steps = round_steps(strategy, site, drafter)
     if site.network is None and devices.targets > 1 and devices.total > site.profile.device.count:
         sends = next(name for name, step in steps.items() if step.message is not None)
         steps = {**steps, sends: steps[sends].warning(_apart(strategy, site, devices))}
     again = _again(settings, strategy, site, drafter)
     return Priced(steps, devices, round_error(strategy, site), again, strategy.plain_steps)
+
+
+def round_steps(strategy: Strategy, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+    """The steps of a strategy's round, over pipeline stages with what it waits for other microbatches."""
+    beside = strategy.devices(site.options, site.tp, drafter).draft == 0
+    return in_stages(strategy.steps(site, drafter), site.microbatches, beside, alone=strategy.plain_steps)
 
 
 def _check_stages(strategy: Strategy, drafter: Drafter) -> None:

@@ -238,16 +238,17 @@ def _at(variant: Variant, n: int, workload: Workload, batching: Batching, tax: f
     table = variant.table
     plain = table.mean(n, context)
     round_s = float(plain.round_s)
-    missing = batching.first_speculation == "miss"
+    missing, later_s = batching.first_speculation == "miss", table.prompts.target.later_s(prompt, batching.token_budget)
     if batching.prefill == "none":
         lost_s, prompt_s = table.mean_mixed_s(n, context, (), missing) - round_s, batching.prefill_ms / 1e3
     elif batching.prefill == "priority":
-        lost_s = prompt_s = table.prompts_s((Chunk(prompt),), int(missing))
+        lost_s = table.prompts_s((Chunk(prompt),), int(missing))
+        prompt_s = lost_s + later_s
     else:
         together = max(1, round(n * float(plain.tokens_per_round) / tokens))  # as many come as go in a round
         pieces = _pieces(prompt, max(LEAST_CHUNK, batching.token_budget - n * table.queries))
         seconds = [table.mean_mixed_s(n, context, (c,) * together, missing and c is pieces[-1]) for c in pieces]
-        lost_s, prompt_s = (sum(seconds) - round_s * len(seconds)) / together, sum(seconds)
+        lost_s, prompt_s = (sum(seconds) - round_s * len(seconds)) / together, sum(seconds) + later_s
     return _At(float(plain.tokens_per_second) / tax, lost_s * tax, round_s * tax, prompt_s * tax)
 
 

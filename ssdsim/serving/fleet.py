@@ -50,7 +50,7 @@ def simulate_fleet(
     clock = simpy.Environment()
     _Fleet(clock, each, fleet.router, workload, batching, policy.devices, hears).start()
     clock.run()
-    return run_of(policy, workload, requests, each)
+    return run_of(policy, workload, batching, requests, each)
 
 
 class SharedDraft(MutableRecord):

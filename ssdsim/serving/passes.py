@@ -9,7 +9,7 @@ from typing import Any
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.runtime_card import Runtime
+from ssdsim.hardware.runtime_card import KERNELS, Runtime
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import (
     Counted,
@@ -68,7 +68,7 @@ class Curve(dict[int, float]):
 
 
 class Place(Record):
-    """A model on ``tp`` devices of a kind, in an engine's runtime."""
+    """A model on ``tp`` devices of a kind, or on ``pp`` stages of so many, in an engine's runtime."""
 
     card: Transformer
     model: Model
@@ -78,6 +78,7 @@ class Place(Record):
     profile: HardwareProfile
     runtime: Runtime
     ep: int = 1
+    pp: int = 1
 
     @property
     def shard(self) -> dict[str, Any]:
@@ -90,9 +91,8 @@ def target_place(site: Site) -> Place:
     """The target's."""
     if site.data_parallel:
         raise InputError("requests that arrive are served with tensor-parallel attention only: leave --attention out")
-    if site.pp > 1:
-        raise InputError("requests that arrive are served on one pipeline stage only: leave --pp out")
-    return Place(site.target, "target", site.tp, site.dtype, site.kv_dtype, site.profile, site.runtime, site.ep)
+    own = site.profile, site.runtime, site.ep, site.pp
+    return Place(site.target, "target", site.tp, site.dtype, site.kv_dtype, *own)
 
 
 def draft_place(site: Site, tp: int, profile: HardwareProfile) -> Place:
@@ -106,10 +106,11 @@ class PromptTable:
 
     Products, all-reduces and element-wise work depend on the tokens of a pass, attention of a part of a prompt on
     where the part ends, and the attention of what is decoded on neither: three curves instead of a pass each.
+    Of several pipeline stages they are what each of them takes, to which other passes follow at once.
     """
 
     def __init__(self, place: Place) -> None:
-        self._place = place
+        self._place, self.stages = place, place.pp
         self.curves = (
             Curve(lambda tokens: self._tokens_s(tokens, place.runtime)),
             Curve(lambda tokens: self._tokens_s(tokens, beside_prompts(place.runtime))),
@@ -125,13 +126,22 @@ class PromptTable:
         """Seconds that ``chunks`` add to a pass over ``decoded`` tokens."""
         return added_s(self.curves, decoded, pairs(chunks), len(chunks))
 
+    def later_s(self, prompt: int, budget: int) -> float:
+        """What the last part of a prompt (of ``budget`` tokens at most) takes behind the first pipeline stage."""
+        last = (prompt - 1) % budget + 1
+        return (self.stages - 1) * self.alone_s((Chunk(last, prompt - last),)) if self.stages > 1 else 0.0
+
     def alone_s(self, chunks: Sequence[Chunk]) -> float:
         """A pass over ``chunks`` and nothing else."""
         return alone_s(self.curves, pairs(chunks), len(chunks))
 
     def _host_s(self, forward: ForwardPass) -> float:
-        """Seconds that the runtime adds between a pass's kernels."""
-        return cost_between_kernels(forward, Cost(), self._place.runtime, self._place.model).seconds
+        """Seconds that the runtime adds between a pass's kernels, and to each stage."""
+        whole, stage = (
+            cost_between_kernels(each, Cost(), self._place.runtime, self._place.model).seconds
+            for each in (forward, ForwardPass((), (), 0, ()))
+        )
+        return whole / self.stages + (1.0 - 1.0 / self.stages) * stage
 
     def _forward(self, tokens: int) -> ForwardPass:
         return mixed_pass(self._place.card, (Chunk(tokens),), context=tokens, **self._place.shard)
@@ -145,17 +155,17 @@ class PromptTable:
         return [(op, times) for op, times in forward.counted if op not in after]
 
     def _tokens_s(self, tokens: int, runtime: Runtime) -> float:
-        return cost_of_operations(over_tokens(self._body(tokens)), self._place.profile, runtime).seconds
+        return self._on_a_stage_s(over_tokens(self._body(tokens)), runtime)
 
     def _attention_s(self, tokens: int) -> float:
-        return cost_of_operations(over_cache(self._body(tokens)), self._place.profile).seconds
+        return self._on_a_stage_s(over_cache(self._body(tokens)))
 
     def _head_s(self, tokens: int) -> float:
-        place = self._place
         after = self._decoding(tokens).after
-        if not after:
-            return 0.0
-        return cost_of_operations([(op, 1) for op in after], place.profile, of_prompts(place.runtime)).seconds
+        return self._on_a_stage_s([(op, 1) for op in after], of_prompts(self._place.runtime)) if after else 0.0
+
+    def _on_a_stage_s(self, counted: Counted, runtime: Runtime = KERNELS) -> float:
+        return cost_of_operations(counted, self._place.profile, runtime).seconds / self.stages
 
 
 def pairs(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
@@ -171,7 +181,7 @@ class PromptTables:
 
     def of(self, place: Place) -> PromptTable:
         shard = tuple(place.shard.values())
-        key = (place.card, place.model, shard, place.profile.name, place.runtime)
+        key = (place.card, place.model, shard, place.pp, place.profile.name, place.runtime)
         if key not in self._known:
             self._known[key] = PromptTable(place)
         return self._known[key]

@@ -16,7 +16,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import CannotRun, InputError, short_repr
 from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import Group, spelled
-from ssdsim.base.record import Record, field
+from ssdsim.base.record import Record, field, replace
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import ALL, DEFAULTS, effective_options, members, refuse_others
@@ -104,7 +104,7 @@ def policies(
         options["b"] = max(least, options.get("b", 1))
     engine, tables = Engine.of(options), PromptTables()
     ranked = engine.runnable(names)
-    configuration = configure(**options, strategies=ranked)
+    configuration = _described(options, ranked)
 
     def of_one(name: str, beside: Sequence[str], **turned: Any) -> Policy:
         pairs = _alternatives(strategies.ALL.named(name), {**options, **turned, "strategies": tuple(beside)})
@@ -137,10 +137,32 @@ def policies(
     return Policies(by_name, configuration, engine, unsupported, fixed_k, open_k)
 
 
+def _described(options: Mapping[str, Any], names: Sequence[str]) -> Configuration:
+    """The configuration, over pipeline stages without rounds that nobody described of requests that arrive.
+
+    Raises
+    ------
+    CannotRun : no strategy can run.
+    """
+    made = configure(**options, strategies=tuple(names))
+    if made.site is None or made.site.pp == 1:
+        return made
+    why = "requests over pipeline stages (--pp) are described with drafts on the target's GPUs, none of them cached"
+    apart = {
+        name: f"{each.title}: {why}"
+        for name, each in made.scenarios.items()
+        if each.devices.draft or each.strategy.miss_state is not None
+    }
+    if len(apart) == len(made.scenarios):
+        raise CannotRun(next(iter(apart.values())))
+    kept = {name: each for name, each in made.scenarios.items() if name not in apart}
+    return replace(made, scenarios=kept, refused={**made.refused, **apart})
+
+
 def _with_room(names: Sequence[str], options: Mapping[str, Any]) -> tuple[str, ...]:
     """Keep those of ``names`` that fit."""
     try:
-        return tuple(configure(**options, strategies=tuple(names)).scenarios) if names else ()
+        return tuple(_described(options, names).scenarios) if names else ()
     except CannotRun:
         return ()
 

@@ -302,7 +302,7 @@ def simulate(
         compiled = is_long(tokens or float(workload.output_tokens.sum())) and _compiles(policy)
         replica = Replica(policy, batching, workload, requests, seed=seed, comes_s=comes_s, compiled=compiled)
         replica.run(hears)
-    return run_of(policy, workload, requests, [replica])
+    return run_of(policy, workload, batching, requests, [replica])
 
 
 def is_long(tokens: float) -> bool:
@@ -316,8 +316,14 @@ def _compiles(policy: Policy) -> bool:
     return not asks and failure("numba") is None
 
 
-def run_of(policy: Policy, workload: Workload, requests: Requests, replicas: list[Replica]) -> Run:
-    """Record of what replicas of a policy did."""
+def run_of(policy: Policy, workload: Workload, batching: Batching, requests: Requests, replicas: list[Replica]) -> Run:
+    """Record of what replicas of a policy did; answers come later by a prompt's way behind the first pipeline stage."""
+    prompts = policy.variants[0].table.prompts.target
+    if prompts.stages > 1 and batching.prefill != "none":
+        each, of = np.unique(workload.input_tokens, return_inverse=True)
+        later_s = np.array([prompts.later_s(tokens, batching.token_budget) for tokens in each.tolist()])[of]
+        requests.first_s += later_s
+        requests.last_s += later_s
     return Run(
         workload=workload,
         requests=requests,

@@ -13,6 +13,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.question.many import RateDraws
+from ssdsim.question.price import round_steps
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.kernel import Averages
 from ssdsim.rounds.round import Estimate, Round, Stationary
@@ -70,7 +71,7 @@ class Prompts(Record):
 
     ``queries`` are the tokens a sequence of each step with a pass of the target. ``drafting`` are the steps in which a
     model drafts. It ``has_own_device``, or not; ``hidden``: it is idle there while the target works. So many ``copies``
-    of the target split the sequences; one of them processes the prompts.
+    of the target, or stages, split the sequences; one part of them has the prompts beside it.
     """
 
     target: PromptTable
@@ -208,7 +209,9 @@ class RoundTable:
         return drawn.scaled(1.0 / float(scenario.estimate.tokens_per_second))
 
     def _round(self, batch: int, seconds: Mapping[str, float]) -> Round:
-        return replace(self.scenario.round, batch=batch, seconds=seconds)
+        assert self.scenario.site is not None
+        microbatches = min(batch, self.scenario.site.pp)
+        return replace(self.scenario.round, batch=batch, seconds=seconds, microbatches=microbatches)
 
     # what they are made of
 
@@ -244,7 +247,7 @@ class RoundTable:
         event = self._steps.get((batch, at))
         if event is None:
             site = self._site(batch, at, self._settings(batch, self.contexts[at]))
-            event = self._steps[batch, at] = self.strategy.steps(site, self.scenario.drafter)
+            event = self._steps[batch, at] = round_steps(self.strategy, site, self.scenario.drafter)
         return event
 
     def _seconds_at(self, batch: int, at: int) -> dict[str, float]:

@@ -40,7 +40,8 @@ BUDGETS = {
     # Ctrl-C while modules load.
     # Who cannot run, beside who has no room.
     # Outputs of a command that have one path, an engine's table without AR.
-    "ssdsim/cli": (4_970, 30),
+    # Stages of a replica.
+    "ssdsim/cli": (4_975, 30),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and
@@ -83,7 +84,7 @@ BUDGETS = {
     # Who cannot run, beside who has no room.
     # What some points of a grid go without.
     # Mixes in columns.
-    "ssdsim/question": (4_533, 23),
+    "ssdsim/question": (4_538, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.
@@ -103,7 +104,8 @@ BUDGETS = {
     # A cache that takes as much at any context.
     # Settings that follow the batch, or do not, of one strategy.
     # Stages are refused.
-    "ssdsim/serving": (6_832, 26),
+    # Requests over pipeline stages: who is described, and a prompt's way through them.
+    "ssdsim/serving": (6_870, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.
     # Devices of two kinds.
     # SSD's draft on its target's device.

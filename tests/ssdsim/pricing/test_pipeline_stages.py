@@ -22,12 +22,10 @@ from ssdsim.pricing.stages import StagedPass, in_stages
 from ssdsim.pricing.step import Pass, Piece, Step
 from ssdsim.question.place import find_link
 from ssdsim.question.scenario import Scenario
-from ssdsim.serving.serve import serve
 from ssdsim.transformer.cache_memory import PLAIN
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import Collective
 from tests.refusals import refused
-from tests.ssdsim.serving.sample_runs import requests
 
 LLAMA = find_transformer("llama-3.1-70b")
 H100 = find_hardware("h100-sxm")
@@ -260,8 +258,6 @@ def test_what_is_not_described_on_stages_is_refused_in_one_line() -> None:
         configure(**ASKED, tp=2, pp=2, strategies=("ssd",), targets=2)
     with refused("--draft-p-min", "--pp", error=CannotRun):
         configure(**ASKED, tp=2, pp=2, strategies=("sd",), draft_p_min=0.5)
-    with refused("--pp"):
-        serve(workload=requests(10, 1.0), solver="closed", strategies="ar", tp=2, pp=2, hardware="h100-sxm")
 
 
 def test_stages_in_nodes_of_their_own_send_over_the_link_that_is_named() -> None:
