@@ -20,6 +20,8 @@ CURVES = ("decoded", "beside", "alone", "heads", "attention", "host_decoding", "
 DECODED, BESIDE, ALONE, HEADS, ATTENTION, HOST_DECODING, HOST_WITH_PROMPTS = range(len(CURVES))
 CONSTANT, ADD, SUBTRACT, MULTIPLY, MAXIMUM = range(5)
 """Operations of a round's arithmetic."""
+_FIRST = 1
+"""The set of the first state alone, in which sequences stay where every round yields as many tokens."""
 
 
 class VariantNumbers(NamedTuple):
@@ -570,14 +572,15 @@ def alike(t: Tables, limits: Limits, columns: RequestColumns, state: State, hori
         c[WANTING] = rounds
         return JOURNAL
     context, start, logged, first, done = c[CACHED] / running, f[NOW], c[LOGGED], c[ROUND], 0
+    bits = bits_of(t.questions[v], t.of.question_count[v], _FIRST, _FIRST) if t.of.question_count[v] else 0
     while done < rounds and (done == 0 or f[NOW] < horizon):
         f[CONTEXT] = context + done * each
         c[NODE] = node_of(t.nodes[v], f[CONTEXT], c[NODE])
-        seconds = line_s(t, v, c[NODE], running, f[CONTEXT], 0) * limits.stretch
+        seconds = line_s(t, v, c[NODE], running, f[CONTEXT], bits) * limits.stretch
         if isnan(seconds):
-            f[NOW], c[LOGGED], c[ROUND], c[BITS] = start, logged, first, 0
+            f[NOW], c[LOGGED], c[ROUND], c[BITS] = start, logged, first, bits
             return LINE
-        log(state, seconds, running, 0, 0)
+        log(state, seconds, running, bits, 0)
         done += 1
     state.round_tokens[:running] = each
     c[HEARD], c[ALIKE] = running, 1
@@ -609,7 +612,7 @@ def decode(t: Tables, limits: Limits, columns: RequestColumns, state: State) -> 
     row, kind = state.sequences[4, :running], state.sequences[5, :running]
     certain, states, caches, joins_in = of.tokens_of_certain[v], of.states[v], of.caches[v], of.joins_in[v]
     looks = c[ENDED] if caches and limits.guesses else 0
-    before, after, misses = 0, 1, running * (joins_in == 0)
+    before, after, misses = _FIRST, _FIRST, running * (joins_in == 0)
     if certain:
         if looks and lacks_numbers(state, 0, looks):
             return NUMBERS

@@ -103,7 +103,6 @@ BUDGETS = {
     # Prompts as the engine takes them.
     # A cache that takes as much at any context.
     # Settings that follow the batch, or do not, of one strategy.
-    # Stages are refused.
     # Requests over pipeline stages: who is described, and a prompt's way through them.
     "ssdsim/serving": (6_870, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.

@@ -31,7 +31,7 @@ def run(policy: Policy, workload: Workload, batching: Batching, compiled: bool) 
     comes_s = workload.arrival_s + batching.prefill_ms / 1e3
     replica = Replica(policy, batching, workload, of_requests, seed=1, comes_s=comes_s, compiled=compiled)
     replica.run()
-    return run_of(policy, workload, of_requests, [replica])
+    return run_of(policy, workload, batching, of_requests, [replica])
 
 
 def check(policy: Policy, workload: Workload, batching: Batching = ENGINE) -> Run:
@@ -60,7 +60,14 @@ def test_they_are_of_other_strategies(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "options",
-    [{"sd_draft": "separate"}, {"alpha_concentration": 3.0}, {"drafter": "ngram"}, {"backup": "auto"}],
+    [
+        {"sd_draft": "separate"},
+        {"alpha_concentration": 3.0},
+        {"drafter": "ngram"},
+        {"backup": "auto"},
+        {"acceptance_floor": 0.9},
+        {"pp": 2},
+    ],
     ids=str,
 )
 def test_they_are_with_other_settings(options: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ def _watched(made: Policy, workload: Workload, batching: Batching, seed: int) ->
             ]
             assert all(u <= r for u, r in zip(used, reserved, strict=True))
     assert replica.blocks_in_use() == [0] * len(replica.variant.ledgers)
-    return run_of(made, workload, lines, [replica]), replica
+    return run_of(made, workload, batching, lines, [replica]), replica
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -30,7 +30,7 @@ def ttft_s(run: Run) -> float:
     return float(np.mean(run.requests.first_s - run.requests.arrival_s))
 
 
-@pytest.mark.parametrize(("name", "more"), [("ar", {}), ("sd", {"k": 4})])
+@pytest.mark.parametrize(("name", "more"), [("ar", {}), ("sd", {"k": 4}), ("sd", {"k": 4, "acceptance_floor": 0.7})])
 @pytest.mark.parametrize("pp", [1, 2])
 def test_a_full_server_runs_at_the_pace_that_is_predicted_over_stages(name: str, more: dict[str, Any], pp: int) -> None:
     workload = requests(48, outputs="1000", concurrency=15)
