@@ -21,8 +21,10 @@ from ssdsim.question.options import (
     check_names,
     decisive,
     ranged,
+    ranges_in,
     spared,
     with_ranges,
+    without,
 )
 from ssdsim.question.point_table import Column, PointTable, Rows, groups
 
@@ -44,13 +46,13 @@ class GridPart(Record):
             point = {**self.options, **{name: values[numbers[name][at]] for name, values in self.grid.items()}}
             for name, exclusion, others in self._spared:
                 if exclusion.holds(name, point):
-                    point = {option: value for option, value in point.items() if option not in others}
+                    point = without(point, others)
             yield point
 
     @cached_property
     def _spared(self) -> list[tuple[str, Excludes, tuple[str, ...]]]:
         """Where a point goes without an option that is given of the grid, whose other points have it."""
-        given = {*self.options, *self.grid}
+        given = {*self.options, *self.grid, *(name for name, _, _ in ranges_in(self.options))}
         varied = [name for name, values in self.grid.items() if len(values) > 1]
         return [(name, each, others) for name, each, others in spared(varied) if not given.isdisjoint(others)]
 

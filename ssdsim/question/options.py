@@ -211,6 +211,18 @@ def spared(axes: Collection[str]) -> list[tuple[str, Excludes, tuple[str, ...]]]
     return [(name, each, others) for name, each, others in _exclusions if each.spared and name in axes]
 
 
+def without(options: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """``options`` without some, nor their ranges."""
+    kept = {name: value for name, value in options.items() if name not in (*names, "ranges")}
+    ranges = tuple(each for each in ranges_in(options) if each[0] not in names)
+    return {**kept, "ranges": ranges} if ranges else kept
+
+
+def ranges_in(options: Mapping[str, Any]) -> tuple[tuple[str, float, float], ...]:
+    """The ranges that are given, each of an option: its name, and between what it lies."""
+    return tuple(ALL["ranges"].checked(options["ranges"])) if options.get("ranges") else ()
+
+
 def changed(options: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """``options`` with other values: what has no effect beside these goes, and the ranges of the old ones."""
     made = {**effective_options(options, change), **change}

@@ -108,6 +108,8 @@ def test_points_of_a_grid_go_without_what_only_the_other_points_have(
     (excluded,) = (others or axis).keys() - {name}
     _, errors = checked_table(part)
     assert not any(errors)
+    ranged = GridPart({"t_sd": 0.2, "p_hit": 0.8, "ranges": {excluded: (0.7, 2.0)}}, {name: axis[name]}, 0, 2)
+    assert ["ranges" in point for point in ranged] == [point[name] != without for point in ranged]
     assert [excluded in point for point in part] == [point[name] != without for point in part]
     _, errors = checked_table(GridPart(asked | {excluded: 1.0}, {name: [without]}, 0, 1))
     assert "has no effect" in str(errors[0])
