@@ -114,12 +114,13 @@ BUDGETS = {
     # Drafts that end early, and a floor of acceptance.
     # Drafts that end early, refused over stages.
     # What cannot run, apart from what has no room.
-    "ssdsim/strategies": (5_876, 37),
+    # A search whose trees of all sizes are one.
+    "ssdsim/strategies": (5_878, 37),
     # Priors of acceptance, and what Saguaro's C makes of acceptance and hits.
     # Rules of acceptance, with what was published of them.
     # Trees by number, and what a draft made of each.
-    # Kinds of requests in columns.
-    "ssdsim/tokens": (3_508, 22),
+    # Kinds of requests in columns; trees of all sizes at once.
+    "ssdsim/tokens": (3_521, 22),
     # Names of checkpoints, activations of a device; a GRU after a block.
     # Headers of GGUF files.
     # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import accumulate
 from operator import mul
 from typing import Any
@@ -24,7 +25,16 @@ from ssdsim.tokens.acceptance import rates_of
 from ssdsim.tokens.hit_rates import hit_curves
 from ssdsim.tokens.pair_choice import positions_known
 from ssdsim.tokens.rules import TOKEN
-from ssdsim.tokens.trees.drafted import RANKS, Drafted, DynamicTrees, RankModel, StaticTree, best_tree, tree_of_widths
+from ssdsim.tokens.trees.drafted import (
+    RANKS,
+    Drafted,
+    DynamicTrees,
+    RankModel,
+    StaticTree,
+    best_tree,
+    best_trees_of_sizes,
+    tree_of_widths,
+)
 from ssdsim.tokens.trees.shape import Tree
 
 _DEPTHS = 16
@@ -222,25 +232,17 @@ def _best(settings: Settings, drafter: Drafter, most: int, round_s: RoundTime) -
 
     fastest, chosen = 0.0, (1, 1)
     least_s = dict.fromkeys(depths, 0.0)  # of a smaller tree as deep, whose round takes no longer
-    for size, depth in _trees(model, sizes, depths):
-        tree = best_tree(model, size, depth)
-        pmf = tree.accepted_pmf(model)
-        tokens = float(1.0 + pmf @ np.arange(pmf.size))
-        if tokens <= fastest * least_s[depth]:
-            continue
-        least_s[depth] = round_s(tree, model)
-        if tokens > fastest * least_s[depth]:
-            fastest, chosen = tokens / least_s[depth], (size, depth)
-    return chosen
-
-
-def _trees(model: RankModel, sizes: Sequence[int], depths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Nodes and depth of every best tree, each once: one that leaves levels empty is that of all greater depths."""
-    for size in sizes:
+    at_most_so_deep = cache(lambda depth: best_trees_of_sizes(model, sizes, depth))
+    for number, size in enumerate(sizes):
         for depth in depths:
-            yield size, depth
-            if best_tree(model, size, depth).tree.depth < depth:
+            tree, tokens = at_most_so_deep(depth)[number]
+            if tree.tree.depth < depth > depths[0]:  # it leaves a level empty, and so is that of the depth before
                 break
+            if tokens > fastest * least_s[depth]:
+                least_s[depth] = round_s(tree, model)
+                if tokens > fastest * least_s[depth]:
+                    fastest, chosen = tokens / least_s[depth], (size, depth)
+    return chosen
 
 
 def _known(settings: Mapping[str, Any]) -> int:

@@ -286,6 +286,19 @@ def best_tree(model: RankModel, nodes: int, depth: int) -> StaticTree:
     return StaticTree(table.tree(2 + int(table.tokens[2:, depth + 1].argmax()), depth + 1))
 
 
+def best_trees_of_sizes(model: RankModel, sizes: Sequence[int], depth: int) -> list[tuple[StaticTree, float]]:
+    """The best tree of each size (they rise), with the tokens of a round.
+
+    Where rates never rise with the rank, all of them are the beginning of the largest one.
+    """
+    if not never_rise(model.rates[:depth]):
+        trees = [best_tree(model, size, depth) for size in sizes]
+        return [(each, each.tree.expected_tokens(model.rounds)) for each in trees]
+    whole = best_tree(model, sizes[-1], depth).tree
+    tokens = np.cumsum(whole.scores(model.rounds).mean(axis=0)).tolist()
+    return [(StaticTree(whole.first(size)), tokens[min(size, whole.nodes)]) for size in sizes]
+
+
 @lru_cache(maxsize=64)
 def _table(rates: bytes, ranks: int, nodes: int, levels: int) -> BestTrees:
     return best_trees(np.frombuffer(rates).reshape(-1, ranks), nodes, levels)

@@ -125,3 +125,9 @@ def test_one_settled_after_another_strategy_is_as_when_alone() -> None:
     assert after.tokens_per_second == pytest.approx(alone.tokens_per_second)
     unit_free = configure(strategies=("ssd", "tree", "treessd"), t_sd=0.3, t_p=0.5).scenarios["treessd"].estimate
     assert unit_free.tokens_per_second == pytest.approx(treessd(t_sd=0.3, t_p=0.5).estimate.tokens_per_second)
+
+
+def test_a_tree_is_no_deeper_by_its_settings_than_it_is() -> None:
+    rates = {"alpha": 0.7863212429691651, "hit_c": 0.5512479436442783, "hit_r": 1.1164411941577874}
+    case = configure(b=64, strategies=("treessd",), subject="treessd", **rates).scenarios["treessd"]
+    assert case.settings["tree_depth"] == len(case.settings["tree_rows"])

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from ssdsim.base.checks import Array
 from ssdsim.tokens.acceptance import accepted_length_pmf, expected_tokens
 from ssdsim.tokens.hit_models import PowerLawHits
-from ssdsim.tokens.trees.drafted import RANKS, DynamicTrees, RankModel, StaticTree, best_tree, best_trees, grown
+from ssdsim.tokens.trees.drafted import (
+    RANKS,
+    DynamicTrees,
+    RankModel,
+    StaticTree,
+    best_tree,
+    best_trees,
+    best_trees_of_sizes,
+    grown,
+)
 from ssdsim.tokens.trees.shape import Rates, Tree
 from tests.ssdsim.tokens.verifiers import with_replacement, without_replacement
 
@@ -353,3 +362,24 @@ def test_hard_and_easy_rounds_of_a_chain_are_those_of_a_beta() -> None:
     for concentration, expected in ((None, 3.600), (20.0, 3.778), (8.0, 4.000), (4.0, 4.287), (2.0, 4.677)):
         model = RankModel(np.full(7, 0.75), np.zeros(1), concentration)
         assert Tree.chain(7).expected_tokens(model.rounds) == pytest.approx(expected, rel=2e-3)
+
+
+@given(
+    first=st.lists(st.floats(0.05, 0.99), min_size=1, max_size=5),
+    miss=st.floats(0.05, 1.0),
+    ordered=st.booleans(),
+    concentration=st.none() | st.floats(0.5, 20.0),
+)
+@settings(deadline=None, max_examples=30)
+def test_trees_of_all_sizes_are_those_of_each(
+    first: list[float], miss: float, ordered: bool, concentration: float | None
+) -> None:
+    if ordered:
+        model = RankModel.of_hits(np.array(first), PowerLawHits(c=miss, r=0.7), concentration)
+    else:
+        model = RankModel.of_ranks([0.3, 0.1 * miss, 0.2 * miss], np.array(first), concentration)
+    sizes = [1, 2, 5, 12]
+    for size, (tree, tokens) in zip(sizes, best_trees_of_sizes(model, sizes, len(first)), strict=True):
+        assert tree == best_tree(model, size, len(first))
+        pmf = tree.accepted_pmf(model)
+        assert tokens == pytest.approx(1.0 + pmf @ np.arange(pmf.size), rel=1e-12)
