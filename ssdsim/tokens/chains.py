@@ -109,5 +109,10 @@ def retrying_of(batch: int, after_drafts: float, after_none: float, ratio: float
 @lru_cache(maxsize=4096)
 def _binomial(count: int, chance: float) -> Array:
     k = np.arange(count + 1)
-    ways = np.array([float(comb(count, each)) for each in range(count + 1)])
-    return np.asarray(ways * chance**k * (1.0 - chance) ** (count - k))
+    return np.asarray(_ways(count) * chance**k * (1.0 - chance) ** (count - k))
+
+
+@lru_cache(maxsize=1024)
+def _ways(count: int) -> Array:
+    """Ways to choose k of ``count``: the same at every chance."""
+    return np.array([float(comb(count, k)) for k in range(count + 1)])
