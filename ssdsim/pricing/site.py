@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial, update_wrapper
 from operator import attrgetter
@@ -324,15 +323,14 @@ class Site(Record):
 
         Some rounds may have up to ``most``.
         """
-        table, priced = self._passes_by_rows(name, most), defaultdict[int, float](float)
-        for each, chance in rows.items():
-            low, high, share = table.between(each)
-            priced[low] += chance * (1.0 - share)
-            priced[high] += chance * share
-        passes = {each: self._pass_over(name, each) for each in sorted(priced)}
-        cost = Cost.total((self.cost(work), priced[each]) for each, work in passes.items())
-        mean = table.between(sum(each * chance for each, chance in rows.items()))[1]
-        return Step("verify", (Piece(name, cost, 1, self._pass_over(name, mean)),), by_rows=table)
+        table, each, chances = self._passes_by_rows(name, most), np.array([*rows]), np.array([*rows.values()])
+        low, high, share = table.between(each)
+        of_each = np.concatenate([chances * (1.0 - share), chances * share])
+        priced = np.bincount(np.concatenate([low, high]), of_each)
+        passes = [(int(table.rows[at]), float(priced[at])) for at in np.flatnonzero(priced)]
+        cost = Cost.total((self.cost(self._pass_over(name, each)), times) for each, times in passes)
+        mean = self._pass_over(name, table.next(float(each @ chances)))
+        return Step("verify", (Piece(name, cost, 1, mean),), by_rows=table)
 
     def mixed_step(self, name: str, tokens: tuple[float, float], share: float, masked: bool = False) -> Step:
         """One target pass in which a ``share`` of sequences has the first number of tokens, the others the second.
@@ -350,7 +348,7 @@ class Site(Record):
         priced = [float(chances @ np.interp(rows, table.rows, of_one)) for of_one in np.eye(len(table.rows))]
         passes = [self._pass_over(name, each, masked) for each in map(int, table.rows)]
         cost = Cost.total(zip(map(self.cost, passes), priced, strict=True))
-        work = self._pass_over(name, table.between(float(chances @ rows))[1], masked)
+        work = self._pass_over(name, table.next(float(chances @ rows)), masked)
         return Step("verify", (Piece(name, cost, 1, work),), by_rows=table)
 
     @memoized

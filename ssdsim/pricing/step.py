@@ -198,16 +198,19 @@ class RowTable(Record, eq=False):
 
     def width(self, rows: int) -> int:
         """Width of what runs for so many rows."""
-        return int(self.rows[self._next(rows)]) if rows <= self.captured else rows
+        return self.next(rows) if rows <= self.captured else rows
 
-    def between(self, rows: float) -> tuple[int, int, float]:
-        """Neighbouring priced rows and the fraction between them; the same row twice where that one runs."""
-        high = int(self._next(rows))
-        low = max(0, high - 1)
-        if rows <= self.captured or self.rows[high] - rows <= _ROUNDING:
-            low = high
-        share = (rows - self.rows[low]) / (self.rows[high] - self.rows[low]) if low < high else 0.0
-        return int(self.rows[low]), int(self.rows[high]), float(share)
+    def next(self, rows: float) -> int:
+        """The least priced rows that hold so many."""
+        return int(self.rows[self._next(rows)])
+
+    def between(self, rows: Array) -> tuple[Array, Array, Array]:
+        """Numbers of the neighbouring priced rows, and the fraction between; the same twice where that one runs."""
+        high = self._next(rows)
+        runs = (rows <= self.captured) | (self.rows[high] - rows <= _ROUNDING)
+        low = np.where(runs, high, np.maximum(0, high - 1))
+        apart = self.rows[high] - self.rows[low]
+        return low, high, np.divide(rows - self.rows[low], apart, out=np.zeros(rows.shape), where=apart > 0.0)
 
     def scaled(self, by: float) -> RowTable:
         """Stretch the passes: they take ``by`` times as long."""
