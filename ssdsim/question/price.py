@@ -121,7 +121,8 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
             raise CannotRun(f"{early}, {drafter.title} from keys and values of verified ones")
     strategy.settle(settings, site, drafter)
     if site.unit_free:
-        steps, devices = strategy.steps(site, drafter), strategy.devices(settings, 1, drafter)
+        steps = strategy.steps(site, drafter)
+        devices = strategy.devices(settings, 1, drafter)
         return Priced(steps, devices, again=_again(settings, strategy, None, drafter))
     if site.pp > 1:
         _check_stages(strategy, drafter)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
@@ -200,11 +200,18 @@ def drawn(averages: Averages, by_direction: Moves, errors: TimingErrors) -> Aver
             accepted = accepted + np.pad(shift, longer) * off[..., None]
     return Averages(
         np.maximum(1.0, tokens),
-        {state: np.clip(share, 0.0, 1.0) for state, share in inside.items()},
-        {state: np.clip(share, 0.0, 1.0) for state, share in to.items()},
+        _shares(inside),
+        _shares(to),
         None if accepted is None else _without_negatives(accepted),
         averages.shared,
     )
+
+
+def _shares(made: Mapping[str, FloatOrArray]) -> dict[str, FloatOrArray]:
+    """Shares of rounds that a linear move left, without negative ones: they are 1 together."""
+    kept = {state: np.maximum(share, 0.0) for state, share in made.items()}
+    whole = sum(kept.values())
+    return {state: share / whole for state, share in kept.items()}
 
 
 def _without_negatives(pmf: Array) -> Array:

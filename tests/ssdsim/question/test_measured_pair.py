@@ -14,6 +14,7 @@ from ssdsim.advise.export.export import export
 from ssdsim.advise.recommend.recommendation import recommend
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.base.errors import InputError
+from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.token_errors import drawn
@@ -397,3 +398,17 @@ def test_no_pair_there(tmp_path: Path) -> None:
     with refused("none.json"):
         configure(pair=str(tmp_path / "none.json"))
     assert isinstance(sample.pair(), Pair)
+
+
+@pytest.mark.parametrize("b", [38, 256])
+def test_shares_of_rounds_under_draws_are_one_together(pair: str, b: int) -> None:
+    """SPECTRE has three states. Two of them grew to more than all rounds, and what a retry takes fell below nothing."""
+    found = predict(pair=pair, t_sd=0.2, k=2, b=b, strategies="ar,spectre")
+    likely = found.rates.likely("spectre")
+    assert likely is not None
+    assert 0.0 < likely[0] < likely[1]
+    scenario = configure(pair=pair, t_sd=0.2, k=2, b=b, strategies="spectre").scenarios["spectre"]
+    made = drawn(scenario.known.tokens.averages, scenario.known.moves, TimingErrors(500, 1))
+    for shares in (made.inside, made.to):
+        assert np.min([*shares.values()]) >= 0.0
+        assert sum(shares.values()) == pytest.approx(1.0)
