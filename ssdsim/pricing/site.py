@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from ssdsim.base.checks import Array
 from ssdsim.base.record import Record, field, replace
 from ssdsim.hardware.extrapolation import OperatingPoint
 from ssdsim.hardware.profile import HardwareProfile
@@ -323,13 +324,15 @@ class Site(Record):
 
         Some rounds may have up to ``most``.
         """
-        table, each, chances = self._passes_by_rows(name, most), np.array([*rows]), np.array([*rows.values()])
-        low, high, share = table.between(each)
+        return self._mean_pass(name, self._passes_by_rows(name, most), np.array([*rows]), np.array([*rows.values()]))
+
+    def _mean_pass(self, name: str, table: RowTable, rows: Array, chances: Array, masked: bool = False) -> Step:
+        low, high, share = table.between(rows)
         of_each = np.concatenate([chances * (1.0 - share), chances * share])
         priced = np.bincount(np.concatenate([low, high]), of_each)
         passes = [(int(table.rows[at]), float(priced[at])) for at in np.flatnonzero(priced)]
-        cost = Cost.total((self.cost(self._pass_over(name, each)), times) for each, times in passes)
-        mean = self._pass_over(name, table.next(float(each @ chances)))
+        cost = Cost.total((self.cost(self._pass_over(name, each, masked)), times) for each, times in passes)
+        mean = self._pass_over(name, table.next(float(rows @ chances)), masked)
         return Step("verify", (Piece(name, cost, 1, mean),), by_rows=table)
 
     def mixed_step(self, name: str, tokens: tuple[float, float], share: float, masked: bool = False) -> Step:
@@ -343,13 +346,8 @@ class Site(Record):
 
     @memoized
     def _mixed_step(self, name: str, tokens: tuple[float, float], share: float, masked: bool) -> Step:
-        table, rows = self._mixed_passes(name, tokens, masked), mixed_rows(self.in_a_pass, tokens)
-        chances = chances_at_once(self.in_a_pass, share)
-        priced = [float(chances @ np.interp(rows, table.rows, of_one)) for of_one in np.eye(len(table.rows))]
-        passes = [self._pass_over(name, each, masked) for each in map(int, table.rows)]
-        cost = Cost.total(zip(map(self.cost, passes), priced, strict=True))
-        work = self._pass_over(name, table.next(float(chances @ rows)), masked)
-        return Step("verify", (Piece(name, cost, 1, work),), by_rows=table)
+        rows, chances = mixed_rows(self.in_a_pass, tokens), chances_at_once(self.in_a_pass, share)
+        return self._mean_pass(name, self._mixed_passes(name, tokens, masked), rows, chances, masked)
 
     @memoized
     def _mixed_passes(self, name: str, tokens: tuple[float, float], masked: bool) -> RowTable:
