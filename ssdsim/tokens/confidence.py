@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -37,14 +39,11 @@ class RowCurve(Record):
 @lru_cache(maxsize=128)  # one for each look at rates that are not sure, which every batch of an answer takes again
 def expected_curve(rates: tuple[float, ...], concentration: float, cells: int = _CELLS) -> RowCurve:
     """The curve of acceptance ``rates`` by position, each given that all before were accepted."""
-    mass = survival = np.eye(1, cells)[0]  # of the survival so far, by minus its logarithm: P(it is there), its mean
-    rows, reached = np.zeros(cells), []
-    spectra = {rate: np.fft.rfft(_cells(rate, concentration, cells), 2 * cells) for rate in rates}
-    for rate in rates:
-        mass, survival = map(_convolved, (mass, survival), spectra[rate])
-        rows += np.cumsum(mass)
-        reached.append(np.cumsum(survival))
-    return RowCurve(np.append(0.0, rows), np.vstack([np.zeros(len(rates)), np.transpose(reached)]))
+    spectra = {rate: np.fft.rfft(_cells(rate, concentration, cells), 2 * cells) for rate in rates[1:]}
+    first = _cells(rates[0], concentration, cells)
+    up_to = np.cumsum([*accumulate((spectra[rate] for rate in rates[1:]), _convolved, initial=first)], axis=-1)
+    rows, reached = np.pad(up_to, ((0, 0), (0, 0), (1, 0))).swapaxes(0, 1)
+    return RowCurve(rows.sum(axis=0), reached.T)
 
 
 def best_rows(rates: tuple[float, ...], concentration: float, round_s: Callable[[Array], Array]) -> float:
@@ -67,22 +66,27 @@ def accepted_pmf(rates: tuple[float, ...], concentration: float, rows: float) ->
 
 
 @lru_cache(maxsize=256)
-def _cells(rate: float, concentration: float, cells: int) -> tuple[Array, Array]:
-    """The cells of one confidence, rounded to the nearest: P(it is there), and its mean there."""
-    certain = np.eye(1, cells)[0]
+def _cells(rate: float, concentration: float, cells: int) -> Array:
+    """The cells of one confidence, by minus its logarithm, rounded to the nearest: P(it is there), and its mean there.
+
+    Shape ``(2, cells)``; so are those of a product of confidences.
+    """
     if min(rate, 1.0 - rate) * concentration < _TWO_VALUED:
-        return rate * certain, rate * certain
-    from scipy.special import betainc  # here, because predict must start fast
+        return rate * np.eye(1, cells).repeat(2, axis=0)
+    from scipy.special import betainc, betaln  # here, because predict must start fast
 
-    edges = np.exp(-_LEAST_LOG_SURVIVAL / cells * np.maximum(0.0, np.arange(cells + 1) - 0.5))
+    logs = -_LEAST_LOG_SURVIVAL / cells * np.maximum(0.0, np.arange(cells + 1) - 0.5)
     a, b = rate * concentration, (1.0 - rate) * concentration
-    return -np.diff(betainc(a, b, edges)), -rate * np.diff(betainc(a + 1.0, b, edges))
+    below = betainc(a, b, np.exp(logs))
+    with np.errstate(divide="ignore"):  # at a confidence of 1
+        less = np.exp(a * logs + b * np.log(-np.expm1(logs)) - betaln(a, b)) / a  # than that: betainc(a + 1, b, ...)
+    return np.maximum(0.0, -np.diff([below, rate * (below - less)], axis=-1))
 
 
-def _convolved(one: Array, spectrum: Array) -> Array:
+def _convolved(one: Array, spectrum: Any) -> Array:
     """Convolution with cells of a ``spectrum``, without what leaves the last cell: survivals only fall."""
-    size = 2 * one.size
-    return np.maximum(0.0, np.fft.irfft(np.fft.rfft(one, size) * spectrum, size)[: one.size])
+    cells = one.shape[-1]
+    return np.maximum(0.0, np.fft.irfft(np.fft.rfft(one, 2 * cells) * spectrum, 2 * cells)[:, :cells])
 
 
 def passing(rates: Array, concentration: float, least: float) -> tuple[Array, Array]:

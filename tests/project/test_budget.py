@@ -120,7 +120,7 @@ BUDGETS = {
     # Rules of acceptance, with what was published of them.
     # Trees by number, and what a draft made of each.
     # Kinds of requests in columns; trees of all sizes at once.
-    "ssdsim/tokens": (3_526, 22),
+    "ssdsim/tokens": (3_530, 22),
     # Names of checkpoints, activations of a device; a GRU after a block.
     # Headers of GGUF files.
     # Sparse attention's operations, over prompts too, and its cache; attention to blocks, and MiniMax-M3's config.
