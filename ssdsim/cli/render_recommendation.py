@@ -266,7 +266,9 @@ def _all_headline(recommendation: Recommendation, answer: BatchAnswer) -> str:
     best, decision = answer.best, answer.decision
     assert best is not None
     assert decision is not None
-    asked = f"{len(answer.by_strategy)} strategies, {answer.batch} in flight: {_asked(recommendation.request)}."
+    count = len(answer.by_strategy)
+    held = f"{count} strategies" if count > 1 else "1 strategy"
+    asked = f"{held}, {answer.batch} in flight: {_asked(recommendation.request)}."
     lost = percents([decision.loss.mean])
     said = {
         "clear": f"Run {best.title}: it loses {lost} on average",

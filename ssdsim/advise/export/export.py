@@ -131,7 +131,7 @@ def export(
         text = _FILES[format](of_candidates(possible))
     else:
         if not refusal and not any(d.shape.strategy in own for each in possible.cells.values() for d in each):
-            refusal = f"nothing fits that {engine.title} has: {titles(own, 'or')} finds no room"
+            refusal = f"nothing fits that {engine.title} has: {titles(own, 'or')} cannot run here"
         text = "" if refusal else engine.write(engine, possible, own, notes)
     return Exported(text, tuple(notes), tuple(possible.warnings), inputs, refusal, tuple(doubts))
 
