@@ -162,7 +162,8 @@ def predict(
     def there(options: Mapping[str, Any]) -> Prediction:
         return predict_configured(*at_their_best(options, rates, rule), rates, rule=rule)
 
-    predicted = replace(predicted, draft_elsewhere=elsewhere(predicted, there))
+    if predicted.solver == "closed":  # simulated, two more predictions would take twice as long again
+        predicted = replace(predicted, draft_elsewhere=elsewhere(predicted, there))
     return with_energy(predicted, rates.errors) if energy else predicted
 
 

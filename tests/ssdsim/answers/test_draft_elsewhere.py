@@ -57,3 +57,10 @@ def test_a_prediction_says_so_in_one_line() -> None:
     told = asked("predict", "--model", PAIR["target"], "--draft", PAIR["draft"], "--engine", "llama.cpp", "--k", "4",
                  "--hardware", "rtx-3090", "--draft-hardware", "rtx-3090", "--quiet").stdout  # fmt: skip
     assert "\nDraft     as fast beside its target (SD on 1 GPU)\n" in told
+
+
+def test_other_places_are_told_of_closed_forms_alone() -> None:
+    """Simulated, each of them took as long as the answer."""
+    apart = {**H100, "draft_hardware": "a100-sxm", "strategies": "ar,sd,ssd", "k": 3}
+    assert predict(**apart).draft_elsewhere
+    assert predict(**apart, solver="mc").draft_elsewhere == ()
