@@ -197,7 +197,7 @@ def _nodes(most: int) -> list[int]:
 
 
 def most_sequences(policy: Policy, workload: Workload, batching: Batching) -> int:
-    """Size of a full batch: the engine's bound, that of the caches at the mean context, or that of a pass's room."""
+    """Size of a full batch: the engine's bound, that of the caches at the mean context, or that of a round's room."""
     tokens = round(workload.context)
     by_cache = min(ledger.most_sequences(tokens) for v in policy.variants for ledger in v.ledgers)
     most = max(1, min(batching.max_batch, by_cache))
@@ -207,14 +207,19 @@ def most_sequences(policy: Policy, workload: Workload, batching: Batching) -> in
 
 
 def _fed(variant: Variant, n: int, workload: Workload, batching: Batching) -> bool:
-    """Say whether a pass has room for as many tokens of prompts as keep ``n`` requests decoding.
+    """Say whether a round has room for as many tokens of prompts as keep ``n`` requests decoding.
 
     Where it has not, no queue is long enough to have more of them decode.
     """
-    room = max(LEAST_CHUNK, batching.token_budget - n * variant.table.queries)
     made = n * float(variant.scenario.tokens.averages.tokens_per_round)
     finished = made / _tokens(variant, float(workload.output_tokens.mean()), batching)
-    return room >= finished * float(workload.input_tokens.mean())
+    return _room(variant, n, batching) >= finished * float(workload.input_tokens.mean())
+
+
+def _room(variant: Variant, n: int, batching: Batching) -> int:
+    """Tokens of prompts that a round has room for beside ``n`` requests: it has a pass a pipeline stage."""
+    passes = variant.table.prompts.target.stages
+    return max(LEAST_CHUNK, passes * batching.token_budget - n * variant.table.queries)
 
 
 class _At(Record):
@@ -246,7 +251,7 @@ def _at(variant: Variant, n: int, workload: Workload, batching: Batching, tax: f
         prompt_s = lost_s + later_s
     else:
         together = max(1, round(n * float(plain.tokens_per_round) / tokens))  # as many come as go in a round
-        pieces = _pieces(prompt, max(LEAST_CHUNK, batching.token_budget - n * table.queries))
+        pieces = _pieces(prompt, _room(variant, n, batching))
         seconds = [table.mean_mixed_s(n, context, (c,) * together, missing and c is pieces[-1]) for c in pieces]
         lost_s, prompt_s = (sum(seconds) - round_s * len(seconds)) / together, sum(seconds) + later_s
     return _At(float(plain.tokens_per_second) / tax, lost_s * tax, round_s * tax, prompt_s * tax)

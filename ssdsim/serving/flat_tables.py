@@ -50,8 +50,9 @@ class FlatTables:
         self._variants, self._compiled, count = variants, compiled, len(variants)
         prompts = [variant.table.prompts for variant in variants]
         self._places = list(dict.fromkeys(place for each in prompts for place in (each.target, each.draft) if place))
+        most_prompts = batching.token_budget * max(each.target.stages for each in prompts)
         most_decoded = batching.max_batch * max(variant.queries for variant in variants)
-        self._tokens = 1 + max(longest, most_decoded + batching.token_budget + LEAST_CHUNK + batches)
+        self._tokens = 1 + max(longest, most_decoded + most_prompts + LEAST_CHUNK + batches)
         most_steps = max(len(variant.table.step_names) for variant in variants)
         sheets = [_sheets(variant) for variant in variants]
         nodes, bits = (max(map(len, each)) for each in ([v.table.contexts for v in variants], sheets))

@@ -127,9 +127,12 @@ class PromptTable:
         return added_s(self.curves, decoded, pairs(chunks), len(chunks))
 
     def later_s(self, prompt: int, budget: int) -> float:
-        """What the last part of a prompt (of ``budget`` tokens at most) takes behind the first pipeline stage."""
-        last = (prompt - 1) % budget + 1
-        return (self.stages - 1) * self.alone_s((Chunk(last, prompt - last),)) if self.stages > 1 else 0.0
+        """What a prompt takes behind the first pipeline stage, which its parts (of ``budget`` tokens at most) follow.
+
+        On each stage later that is its largest part: a smaller last one waits there for those before.
+        """
+        largest = min(prompt, budget)
+        return (self.stages - 1) * self.alone_s((Chunk(largest, prompt - largest),)) if self.stages > 1 else 0.0
 
     def alone_s(self, chunks: Sequence[Chunk]) -> float:
         """A pass over ``chunks`` and nothing else."""

@@ -61,6 +61,7 @@ class Replica:
         self._limits = r.Limits(
             max_batch=batching.max_batch,
             token_budget=batching.token_budget,
+            passes=policy.variants[0].table.prompts.target.stages,
             least_chunk=LEAST_CHUNK,
             longest=min(ledger.most_tokens for variant in policy.variants for ledger in variant.ledgers),
             stretch=1.0 + batching.tax if policy.is_schedule else 1.0,

@@ -97,6 +97,7 @@ class Limits(NamedTuple):
 
     max_batch: int
     token_budget: int
+    passes: int  # of a round: one a pipeline stage
     least_chunk: int
     longest: int  # tokens of a request that can be held
     stretch: float  # times as long as a round would be
@@ -381,7 +382,7 @@ def next_chunks(limits: Limits, state: State, queries: int) -> None:
     """Write the parts of prompts of the next pass; how many they are, and how many prompts end in it."""
     c, parts, ended, room = state.c, 0, 0, limits.token_budget
     if not limits.has_priority:
-        room = max(limits.least_chunk, room - c[RUNNING] * queries)
+        room = max(limits.least_chunk, limits.passes * room - c[RUNNING] * queries)
     for _, done, tokens in state.prompts[: c[PROMPTS]]:
         take = min(room, tokens - done)
         state.chunks[parts] = take, done

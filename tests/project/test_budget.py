@@ -103,8 +103,8 @@ BUDGETS = {
     # Prompts as the engine takes them.
     # A cache that takes as much at any context.
     # Settings that follow the batch, or do not, of one strategy.
-    # Requests over pipeline stages: who is described, and a prompt's way through them.
-    "ssdsim/serving": (6_870, 26),
+    # Requests over pipeline stages: who is described, a prompt's way through them, the room of passes.
+    "ssdsim/serving": (6_880, 26),
     # Saguaro's C, targets out of step, MineDraft's clock, Domino.
     # Devices of two kinds.
     # SSD's draft on its target's device.

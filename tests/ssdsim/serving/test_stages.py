@@ -12,7 +12,7 @@ from ssdsim import serve
 from ssdsim.base.errors import CannotRun
 from ssdsim.question.configuration import configure
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.journal import Run
+from ssdsim.serving.journal import ROUND, Run
 from ssdsim.serving.replica import simulate
 from ssdsim.serving.workload import Workload
 from tests.refusals import refused
@@ -41,13 +41,14 @@ def test_a_full_server_runs_at_the_pace_that_is_predicted_over_stages(name: str,
     assert float(run.round_s[run.decoding == 15].mean()) == pytest.approx(float(predicted.round_s), rel=0.02)
 
 
-@pytest.mark.parametrize("inputs", ["300", "1024", "5000"])
-def test_a_lone_prompt_goes_through_all_stages(inputs: str) -> None:
-    """Parts of a long one follow each other through the stages, so that it is done sooner."""
-    workload = requests(1, inputs=inputs, outputs="20")
+@pytest.mark.parametrize("tokens", [300, 1024, 3000, 5000, 8192])
+def test_a_lone_prompt_goes_through_all_stages(tokens: int) -> None:
+    """Parts of a long one follow each other through the stages, so that it is done sooner. A last part that is small
+    waits for those before: it was done as soon as the first stage let it go.
+    """
+    workload = requests(1, inputs=str(tokens), outputs="20")
     one, two = (ttft_s(ran(workload, MIXED, "ar", pp)) for pp in (1, 2))
-    parts = -(-int(inputs) // MIXED.token_budget)
-    assert two == pytest.approx(one * (parts + 1) / (2 * parts), rel=0.1)
+    assert two == pytest.approx(one * (tokens + min(tokens, MIXED.token_budget)) / (2 * tokens), rel=0.1)
 
 
 def test_prompts_follow_each_other_through_the_stages() -> None:
@@ -67,6 +68,20 @@ def test_the_closed_form_is_of_the_same_rounds(name: str, prefill: Any) -> None:
     took = run.requests.last_s - run.requests.first_s
     assert float(took.mean()) == pytest.approx(float(mean.decode_s), rel=0.1)
     assert ttft_s(run) == pytest.approx(float(mean.ttft_s), rel=0.2, abs=5e-3)
+
+
+@pytest.mark.parametrize("pp", [1, 2, 4])
+def test_each_pass_of_a_round_has_room_for_prompts(pp: int) -> None:
+    """Full rounds held the prompts of one pass: four stages served 2.4 times the requests of one."""
+    batching = Batching(prefill="chunked")
+    workload = requests(300, inputs="4096", outputs="256", concurrency=256)
+    one, served = (policy("sd", workload, batching, pp=each, pp_link="rdma", k=5, **LLAMA) for each in (1, pp))
+    run = simulate(served, workload, batching)
+    of_prompts = run.columns[ROUND.index("prompt_tokens")]
+    tokens = of_prompts + run.decoding * served.variants[0].table.queries
+    assert np.max(tokens[run.decoding > 0]) == pp * batching.token_budget
+    more = float(shared(served, workload, batching).capacity / shared(one, workload, batching).capacity)
+    assert 0.75 * pp < more < 1.05 * pp
 
 
 def test_gpus_are_those_of_all_stages() -> None:
