@@ -172,7 +172,9 @@ def answered(
         recommendation, plan = recommended_with_launch_plan(progress, rate, slo, explained, seed=seed, **options)
     failed = int(all(answer.best is None for answer in recommendation.answers))
     if paste is not None:
-        return failed or _paste(recommendation, plan, None if paste == _NAMED else paste, output, quiet)
+        if failed:
+            raise InputError(f"nothing to paste: {recommendation.answers[0].error}")
+        return _paste(recommendation, plan, None if paste == _NAMED else paste, output, quiet)
     answer = recommendation_json(recommendation, plan) if as_json or output is not None else {}
     if output is not None:
         with progress_bar("recommend", "", quiet):

@@ -252,12 +252,14 @@ def _switch_headline(request: SearchRequest, answers: Sequence[BatchAnswer]) -> 
     what = f"SD with {drafters.ALL.named(drafter).title if drafter != 'model' else v['draft']}"
     on = [answer.batch for answer in answers if answer.best is not None and answer.best.lookahead]
     if not on:
+        if len(request.ranked) == 1:
+            return f"{where}: {_AR} stands alone."
         return f"{where}: leave {what} off: {_AR} is the fastest."
     off = [answer.batch for answer in answers if answer.batch not in on]
     at = f" at {span(on)} in flight, off at {span(off)}" if off else ""
     worth = [a.choice.worth.get(Autoregressive.name) for a in answers if a.batch in on and a.choice]
     if not (gains := [each.median for each in worth if each is not None]):  # AR was not asked about
-        return f"{where}: turn {what} on{at}."
+        return f"{where}: {what}{at}, not held against {_AR}."
     told = f"{min(gains):.1f}-{max(gains):.1f}x" if max(gains) - min(gains) > 0.05 else f"{gains[0]:.2f}x"
     return f"{where}: turn {what} on{at}, {told} as fast as {_AR}."
 

@@ -138,7 +138,7 @@ def policies(
 
 
 def _described(options: Mapping[str, Any], names: Sequence[str]) -> Configuration:
-    """The configuration, over pipeline stages without rounds that nobody described of requests that arrive.
+    """The configuration; over pipeline stages, of the strategies that are described where requests arrive.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def _described(options: Mapping[str, Any], names: Sequence[str]) -> Configuratio
     made = configure(**options, strategies=tuple(names))
     if made.site is None or made.site.pp == 1:
         return made
-    why = "requests over pipeline stages (--pp) are described with drafts on the target's GPUs, none of them cached"
+    why = "no cache of drafts and no draft on GPUs of its own is described for requests over stages (--pp)"
     apart = {
         name: f"{each.title}: {why}"
         for name, each in made.scenarios.items()

@@ -89,11 +89,25 @@ def test_a_table_of_all_strategies_says_why_ssd_is_not_in_it() -> None:
 
 
 def test_an_engines_table_needs_no_baseline() -> None:
-    """The gain over AR was looked up where AR was not among the strategies."""
+    """The gain over AR was looked up where AR was not among the strategies, and the drafts were to be turned on."""
     said = words(
         "recommend", "--gpus", "1xh100", "--model", "llama-3.1-8b", "--engine", "vllm", *SMALL[:2], "--strategies", "sd"
     )
-    assert "turn SD with llama-3.2-1b on. in flight" in said
+    assert "SD with llama-3.2-1b, not held against AR (no speculation). in flight" in said
+
+
+def test_what_stands_alone_is_not_said_to_be_the_fastest() -> None:
+    """Of vLLM, which drafts with no other model over stages, it said to leave SD off."""
+    asked_for = ("--gpus", "2xh100", "--model", "llama-3.1-8b", "--engine", "vllm", "--tp", "1", "--pp", "2", "--quiet")
+    said = words("recommend", *asked_for)
+    assert "TP 1, PP 2: AR (no speculation) stands alone. in flight" in said
+    assert "which vLLM does not run on pipeline stages" in said
+
+
+def test_where_nothing_fits_there_is_nothing_to_paste() -> None:
+    """It ended without a word."""
+    here = ("--gpus", "1xh100", "--model", "llama-3.1-70b", "--engine", "vllm", "--paste")
+    assert_refused(asked("recommend", *here), "nothing to paste", "needs", "usable")
 
 
 @pytest.mark.parametrize("flag", ["--json", "--explain"])
