@@ -142,7 +142,9 @@ def _print(plan: GridPlan, results: SweepResults, sort: str | None, top: int) ->
     refused = np.setdiff1d(np.arange(len(results)), possible)
     if refused.size:
         reason, count = max(results.counts("error", refused).items(), key=itemgetter(1))
-        out.print(f"{refused.size} points are not possible; {count} of them: {reason}", style="yellow")
+        points = "1 point is" if refused.size == 1 else f"{refused.size} points are"
+        some = f"; {count} of them" if count < refused.size else ""
+        out.print(f"{points} not possible{some}: {reason}", style="yellow")
 
 
 def _less_is_better(name: str) -> bool:
@@ -204,7 +206,7 @@ def _shown(plan: GridPlan, contest: _Sides) -> list[tuple[str, str, Callable[[_R
 
     shown = []
     backup, all_hit = contest.own("backup"), contest.own("p_all_hit")
-    if backup is not None:
+    if backup is not None and "auto" in plan.grid.get("backup", ["auto"]):
         chosen = effective(backup, plan.grid)
         shown.append(("backup", chosen, lambda row: str(row[chosen])))
     shown += [k_of(strategy) for strategy in (*contest.rivals[:1], name) if _chooses_k(plan, strategy)]

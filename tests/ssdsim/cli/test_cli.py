@@ -397,6 +397,17 @@ def test_simulate_says_that_targets_share_a_draft() -> None:
     assert "Draft    SSD: one for 2 targets, one after the other" in done.stdout
 
 
+def test_a_sweep_over_backups_has_one_column_of_them() -> None:
+    """Beside the axis stood the same again; and "1 points are not possible; 1 of them"."""
+    one, both = (
+        asked("sweep", "--t-sd", "0.2", "--k", "4", "--backup", backups, "--p-hit-backup", "0.5", "--quiet").stdout
+        for backups in ("jit,fast", "jit,auto")
+    )
+    assert len(re.findall("(?m)^ *backup|  backup", one)) == 1
+    assert len(re.findall("(?m)^ *backup|  backup", both)) == 2
+    assert "1 point is not possible: --p-hit-backup needs --p-hit" in " ".join(one.split())
+
+
 def test_two_outputs_of_a_command_have_two_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After minutes of work the timeline found the folder of the runs in its place."""
     monkeypatch.chdir(tmp_path)
