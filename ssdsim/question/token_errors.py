@@ -82,6 +82,9 @@ Change = Mapping[str, Any]
 Changes = Mapping[str, Sequence[Any]]
 """Options that have other values in each of several cases, in columns."""
 
+Shares = Mapping[str, FloatOrArray]
+"""Of rounds, by the state in which they begin or end."""
+
 Moves = Mapping[str, Averages]
 """Additions to the averages by one standard deviation, by direction."""
 
@@ -176,11 +179,21 @@ def moves(strategy: Strategy, settings: Settings, drafter: Drafter, uncertain: I
         high, low = (averages_under(strategy, settings, drafter, change) for change in (each.up, each.down))
         averages[each.name] = Averages(
             (high.tokens_per_round - low.tokens_per_round) / 2.0,
-            {state: (high.inside[state] - low.inside[state]) / 2.0 for state in high.inside},
-            {state: (high.to[state] - low.to[state]) / 2.0 for state in high.to},
-            None if high.accepted is None or low.accepted is None else (high.accepted - low.accepted) / 2.0,
+            _half_between(low.inside, high.inside),
+            _half_between(low.to, high.to),
+            _lengths_between(low.accepted, high.accepted) if strategy.free_running else None,  # who alone reads them
         )
     return averages
+
+
+def _half_between(low: Shares, high: Shares) -> Shares:
+    """Half the difference of shares; either may have states that the other has not, such as trees of another size."""
+    states = dict.fromkeys([*low, *high])
+    return {state: (high.get(state, 0.0) - low.get(state, 0.0)) / 2.0 for state in states}
+
+
+def _lengths_between(low: Array | None, high: Array | None) -> Array | None:
+    return None if low is None or high is None else (high - low) / 2.0
 
 
 def drawn(averages: Averages, by_direction: Moves, errors: TimingErrors) -> Averages:
@@ -207,7 +220,7 @@ def drawn(averages: Averages, by_direction: Moves, errors: TimingErrors) -> Aver
     )
 
 
-def _shares(made: Mapping[str, FloatOrArray]) -> dict[str, FloatOrArray]:
+def _shares(made: Shares) -> Shares:
     """Shares of rounds that a linear move left, without negative ones: they are 1 together."""
     kept = {state: np.maximum(share, 0.0) for state, share in made.items()}
     whole = sum(kept.values())

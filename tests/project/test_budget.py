@@ -85,7 +85,8 @@ BUDGETS = {
     # Who cannot run, beside who has no room.
     # What some points of a grid go without.
     # Mixes in columns.
-    "ssdsim/question": (4_560, 23),
+    # Shares under draws, over other states too.
+    "ssdsim/question": (4_573, 23),
     # Facts held against options, texts that people paste, a file a reader, rows of any strategy.
     "ssdsim/readers": (4_840, 30),
     # Doubts that sliders move, sentences of stops, and rounds that ran come first; C is a control of its own.

@@ -412,3 +412,13 @@ def test_shares_of_rounds_under_draws_are_one_together(pair: str, b: int) -> Non
     for shares in (made.inside, made.to):
         assert np.min([*shares.values()]) >= 0.0
         assert sum(shares.values()) == pytest.approx(1.0)
+
+
+def test_a_direction_may_lead_to_trees_of_another_size(pair: str) -> None:
+    """SwiftSpec's trees follow the rates; one that was in the better case alone was looked for in the other."""
+    rates = {"t_sd": 0.2, "k": 2, "strategies": "swiftspec", "swift_guesses": 8, "pair": pair, "pair_set": "code"}
+    for alpha in (0.7, 0.8, 0.9):
+        known = configure(**rates, alpha=alpha).scenarios["swiftspec"].known
+        assert known.moves
+        made = drawn(known.tokens.averages, known.moves, TimingErrors(100, 1))
+        assert sum(made.inside.values()) == pytest.approx(1.0)
