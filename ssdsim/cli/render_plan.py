@@ -9,7 +9,7 @@ import numpy as np
 
 from ssdsim.base.intervals import median, quantiles
 from ssdsim.base.settings import DEFAULT, GIVEN
-from ssdsim.cli.screen import print_screen
+from ssdsim.cli.screen import each_reason, print_screen
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.question.token_inputs import TokenInput
@@ -51,7 +51,7 @@ def print_first_screen(serving: Serving, gpu_hour: float | None, explained: bool
     ending = {
         "Assumed": _assumed(configuration.inputs),
         "No room": "; ".join(configuration.no_room.values()),
-        "Cannot run": "; ".join(configuration.cannot_run.values()),
+        "Cannot run": each_reason(configuration.cannot_run),
         "Next": "" if explained else f"{_next(serving, scale_rate)}; --explain: all else",
     }
     print_screen(headline, table, {"Doubt": doubt, **told, **ending}, title=_asked(serving, load))

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from ssdsim.answers.verdict import title_of
 from ssdsim.base.option import spelled
 from ssdsim.cli.console import console, wrapped
 from ssdsim.cli.tables import TextTable
@@ -38,6 +39,12 @@ def carried(given: Mapping[str, Any], *more: str) -> str:
 
 def _word(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def each_reason(reasons: Mapping[str, str], said: str = "") -> str:
+    """Why strategies cannot run, each with its title; not what is ``said`` already."""
+    told = ((title_of(name), why) for name, why in reasons.items() if why not in said)
+    return "; ".join(why if title in why else f"{title}: {why}" for title, why in told)
 
 
 def height(headline: str, table: Sequence[Sequence[str]], lines: Sequence[tuple[str, str]]) -> int:

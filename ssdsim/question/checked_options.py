@@ -69,7 +69,7 @@ class GridPart(Record):
             return False
         values = [(name, value) for name, of in self._lists() for value in of]
         return not any(
-            is_unsaid(name, value) or name == "ranges" or (isinstance(value, str) and name in ranged())
+            _is_unsaid(name, value) or name == "ranges" or (isinstance(value, str) and name in ranged())
             for name, value in values
         )
 
@@ -100,11 +100,11 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
 def _named(given: Mapping[str, Any]) -> dict[str, Any]:
     """The given options, names checked. A rate given as a range becomes the rate and an entry of ``ranges``."""
     check_names(given)
-    said = {name: as_python(value) for name, value in given.items() if not is_unsaid(name, value)}
+    said = {name: as_python(value) for name, value in given.items() if not _is_unsaid(name, value)}
     return with_ranges(said)
 
 
-def is_unsaid(name: str, value: Any) -> bool:
+def _is_unsaid(name: str, value: Any) -> bool:
     """Say whether an option is as good as not given: by None, or by a word that leaves it to the answer."""
     return value is None or (isinstance(value, str) and value != "" and value == ALL[name].unsaid)
 
@@ -119,7 +119,7 @@ def without_unsaid(given: Mapping[str, Any]) -> dict[str, Any]:
     said = dict[str, Any]()
     for name, value in zip(given, map(as_python, given.values()), strict=True):
         values = value if isinstance(value, list | tuple) else [value]
-        left = [isinstance(each, str) and name in ALL and is_unsaid(name, each) for each in values]
+        left = [isinstance(each, str) and name in ALL and _is_unsaid(name, each) for each in values]
         if any(left) and len(values) > 1:
             raise InputError(f"{spelled(name)}: {ALL[name].unsaid} leaves the value to the search, so it stands alone")
         if value is not None and not any(left):

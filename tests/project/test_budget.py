@@ -42,7 +42,7 @@ BUDGETS = {
     # Outputs of a command that have one path, an engine's table without AR.
     # Stages of a replica.
     # Nothing to paste, what stands alone, a point that is not possible.
-    "ssdsim/cli": (4_983, 30),
+    "ssdsim/cli": (4_990, 30),
     # Names of GPUs, what attention reads at best, errors by region, who speaks for small messages and for a rack.
     # GGUF files found, runtimes beside profiles.
     # Sparse attention: an indexer, and attention to what it chose; blocks of MiniMax-M3; each engine's own kernels, and

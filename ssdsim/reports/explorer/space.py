@@ -18,7 +18,7 @@ from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import CannotRun, InputError
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.record import Record, field, replace
-from ssdsim.question.checked_options import GridPart, is_unsaid
+from ssdsim.question.checked_options import GridPart, without_unsaid
 from ssdsim.question.configuration import configure
 from ssdsim.question.engines import Engine, strategies_by_options
 from ssdsim.question.option_usage import check_owners
@@ -191,7 +191,7 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
     opens.
     """
     check_names(given)
-    said = {name: plain_value(value) for name, value in given.items() if not is_unsaid(name, value)}
+    said = {name: plain_value(value) for name, value in without_unsaid(given).items()}
     check_owners(said)
     lists = {name: value for name, value in said.items() if is_list_of(name, value)}
     axes = [_listed(name, values, exact) for name, values in lists.items()]

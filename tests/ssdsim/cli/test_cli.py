@@ -408,6 +408,11 @@ def test_a_sweep_over_backups_has_one_column_of_them() -> None:
     assert "1 point is not possible: --p-hit-backup needs --p-hit" in " ".join(one.split())
 
 
+def test_a_reason_says_whose_it_is() -> None:
+    said = asked(*"predict --draft-p-min 0.5 --tp 2 --pp 2 --strategies ar,sd,ssd --quiet".split()).stdout
+    assert "Cannot run  SD: --draft-p-min over pipeline stages (--pp) is not described" in said
+
+
 def test_two_outputs_of_a_command_have_two_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After minutes of work the timeline found the folder of the runs in its place."""
     monkeypatch.chdir(tmp_path)

@@ -113,6 +113,7 @@ def test_a_page_says_what_limits_it() -> None:
         ({"hardware": ["h100-sxm", "h1000"]}, "h1000"),
         ({"f": [2, 4], "strategies": "ar,sd"}, "--f, --strategies ar,sd"),
         ({"b": 0}, "--b"),
+        ({"k": ["auto", 3]}, "--k, stands alone"),
         ({"optoin": 1}, "optoin"),
         ({"strategies": "ar"}, "names only ar"),
         ({"spread": 0.1}, "needs constant durations"),
