@@ -120,7 +120,7 @@ class Real(OptionRecord):
         profiles = {name: getattr(self, name) for name in ("hardware", "draft_hardware")}
         full = {name: full_hardware_name(said) for name, said in profiles.items() if said is not None}
         settled = replace(self, **{**usual, **self.as_calibrated, **full})
-        if settled.devices[1]:
+        if settled.draft_device or settled.devices[1]:
             return settled
         named = _ON_ONE_DEVICE if self.says_no_strategy else self.strategies
         return replace(settled, strategies=named, sd_draft=self.sd_draft or "colocated")
