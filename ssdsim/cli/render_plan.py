@@ -9,7 +9,7 @@ import numpy as np
 
 from ssdsim.base.intervals import median, quantiles
 from ssdsim.base.settings import DEFAULT, GIVEN
-from ssdsim.cli.screen import each_reason, print_screen
+from ssdsim.cli.screen import print_screen, who_is_refused
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.question.token_inputs import TokenInput
@@ -45,13 +45,11 @@ def print_first_screen(serving: Serving, gpu_hour: float | None, explained: bool
     of_plan = () if serving.plan is None else serving.plan.doubts
     doubt = "; ".join([*load.doubts, *_beyond_idle(serving), *of_plan])
     configuration = serving.policies.configuration
-    told = {
-        label: text for label, text in lines.items() if label not in _SPARED or not (doubt or configuration.refused)
-    }
+    spared = _SPARED if doubt or configuration.refused else ()
+    told = {label: text for label, text in lines.items() if label not in spared}
     ending = {
         "Assumed": _assumed(configuration.inputs),
-        "No room": "; ".join(configuration.no_room.values()),
-        "Cannot run": each_reason(configuration.cannot_run),
+        **who_is_refused(configuration),
         "Next": "" if explained else f"{_next(serving, scale_rate)}; --explain: all else",
     }
     print_screen(headline, table, {"Doubt": doubt, **told, **ending}, title=_asked(serving, load))

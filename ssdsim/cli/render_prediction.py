@@ -18,7 +18,7 @@ from ssdsim.base.intervals import Interval
 from ssdsim.base.option import spelled
 from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, print_labelled, print_origins, print_warnings
-from ssdsim.cli.screen import MOST_COLUMNS, carried, each_reason, print_screen, screen
+from ssdsim.cli.screen import MOST_COLUMNS, carried, print_screen, screen, who_is_refused
 from ssdsim.cli.tables import TextTable
 from ssdsim.hardware.catalog import short_hardware_name
 from ssdsim.pricing.occupancy import format_count
@@ -58,8 +58,7 @@ def print_prediction(prediction: Prediction, explain: bool, quiet: bool) -> None
         "Assumed": _assumed(prediction),
         "Measure": measure,
         "Prompts": prediction.prompts.removeprefix("prompts "),
-        "No room": "; ".join(why for why in prediction.configuration.no_room.values() if why not in said),
-        "Cannot run": each_reason(prediction.configuration.cannot_run, said),
+        **who_is_refused(prediction.configuration, said),
         "Next": "" if explain else _next(prediction),
     }
     headline = f"{_not_there(prediction)}{said}"

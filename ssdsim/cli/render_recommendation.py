@@ -269,8 +269,7 @@ def _all_headline(recommendation: Recommendation, answer: BatchAnswer) -> str:
     assert best is not None
     assert decision is not None
     count = len(answer.by_strategy)
-    held = f"{count} strategies" if count > 1 else "1 strategy"
-    asked = f"{held}, {answer.batch} in flight: {_asked(recommendation.request)}."
+    held = f"{count} {'strategies' if count > 1 else 'strategy'}, {answer.batch} in flight"
     lost = percents([decision.loss.mean])
     said = {
         "clear": f"Run {best.title}: it loses {lost} on average",
@@ -278,7 +277,7 @@ def _all_headline(recommendation: Recommendation, answer: BatchAnswer) -> str:
         "toss-up": f"{_what(answer)}: it hardly matters (each loses about {lost})",
         "measure first": f"{best.title} is the safest (loses {lost} on average): measure {_first(decision)}",
     }[decision.word]
-    return f"{asked}\n{said}."
+    return f"{held}: {_asked(recommendation.request)}.\n{said}."
 
 
 def _all_rows(answer: BatchAnswer) -> list[tuple[str, ...]]:

@@ -14,6 +14,7 @@ from ssdsim.base.option import spelled
 from ssdsim.cli.console import console, wrapped
 from ssdsim.cli.tables import TextTable
 from ssdsim.hardware.catalog import short_hardware_name
+from ssdsim.question.configuration import Configuration
 
 MOST_COLUMNS = 80
 MOST_LINES = 15
@@ -41,10 +42,13 @@ def _word(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def each_reason(reasons: Mapping[str, str], said: str = "") -> str:
-    """Why strategies cannot run, each with its title; not what is ``said`` already."""
-    told = ((title_of(name), why) for name, why in reasons.items() if why not in said)
-    return "; ".join(why if title in why else f"{title}: {why}" for title, why in told)
+def who_is_refused(configuration: Configuration, said: str = "") -> dict[str, str]:
+    """The lines of who has no room and of who cannot run so, and why; without what is ``said`` already."""
+    cannot = ((title_of(name), why) for name, why in configuration.cannot_run.items() if why not in said)
+    return {
+        "No room": "; ".join(why for why in configuration.no_room.values() if why not in said),
+        "Cannot run": "; ".join(why if title in why else f"{title}: {why}" for title, why in cannot),
+    }
 
 
 def height(headline: str, table: Sequence[Sequence[str]], lines: Sequence[tuple[str, str]]) -> int:
