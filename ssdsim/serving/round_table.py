@@ -210,8 +210,8 @@ class RoundTable:
 
     def _round(self, batch: int, seconds: Mapping[str, float]) -> Round:
         assert self.scenario.site is not None
-        microbatches = min(batch, self.scenario.site.pp)
-        return replace(self.scenario.round, batch=batch, seconds=seconds, microbatches=microbatches)
+        in_flight = self.scenario.site.with_batch(batch).microbatches
+        return replace(self.scenario.round, batch=batch, seconds=seconds, microbatches=in_flight)
 
     # what they are made of
 
