@@ -122,12 +122,9 @@ class Real(OptionRecord):
         settled = replace(self, **{**usual, **self.as_calibrated, **full})
         if settled.draft_device or settled.devices[1]:
             return settled
-        named = _ON_ONE_DEVICE if self.says_no_strategy else self.strategies
+        asked = tuple(self.strategies)
+        named = _ON_ONE_DEVICE if asked == tuple(_STRATEGIES.default) else asked
         return replace(settled, strategies=named, sd_draft=self.sd_draft or "colocated")
-
-    @property
-    def says_no_strategy(self) -> bool:
-        return tuple(self.strategies) == tuple(_STRATEGIES.default)
 
     @cached_property
     def points(self) -> tuple[GridPoint, ...]:
@@ -253,7 +250,7 @@ def validate(
     real.check()
     bench = real.bench(real.hardware or real.calibrated(log, told))
     listed, warnings = _run(bench, real.points, log, where, told)
-    if asked.says_no_strategy and not bench.draft_devices:
+    if len(real.strategies) < len(asked.strategies):
         warnings.append("SSD was left out: its draft needs a device of its own (--draft-device)")
     taken = ", ".join(name.replace("_", " ") for name in asked.as_calibrated)
     if (others := _others(listed) or 0.0) > _TAKEN:
